@@ -1,0 +1,139 @@
+// Package catalog is a set of named things that each know where they came from. Reading an origin never opens the thing.
+package catalog
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Kinds of Origin.
+const (
+	Builtin      = "builtin"
+	Distribution = "distribution"
+	GitPlugin    = "git plugin"
+	Config       = "config"
+)
+
+// Origin says where an entry came from.
+type Origin struct {
+	Kind    string `json:"kind"`
+	Package string `json:"package,omitempty"` // canonical distribution name, or git plugin id
+	Version string `json:"version,omitempty"`
+	Where   string `json:"where,omitempty"` // file or folder that declared it
+}
+
+func (o Origin) String() string {
+	switch {
+	case o.Package != "" && o.Version != "":
+		return fmt.Sprintf("%s %s %s", o.Kind, o.Package, o.Version)
+	case o.Package != "":
+		return o.Kind + " " + o.Package
+	default:
+		return o.Kind
+	}
+}
+
+// Entry is a value with its origin.
+type Entry[T any] struct {
+	Name   string
+	Origin Origin
+	Value  T
+}
+
+// Conflict is a name that more than one origin claims; Kept tells which one serves it, if any.
+type Conflict struct {
+	Name   string
+	Kept   *Origin
+	Losers []Origin
+}
+
+// Set is a catalog under construction and in use. It is not safe for concurrent writes.
+// A built-in always wins; config replaces a plugin's entry; of two plugins on one name neither is served.
+type Set[T any] struct {
+	group string
+	all   map[string][]Entry[T]
+}
+
+// New makes a set; group names it in messages ("step type").
+func New[T any](group string) *Set[T] {
+	return &Set[T]{group: group, all: map[string][]Entry[T]{}}
+}
+
+// Group is what the set holds, in words.
+func (s *Set[T]) Group() string { return s.group }
+
+// Add registers v. It panics when a built-in is registered twice: a programmer's mistake.
+func (s *Set[T]) Add(name string, o Origin, v T) {
+	if o.Kind == Builtin {
+		for _, e := range s.all[name] {
+			if e.Origin.Kind == Builtin {
+				panic(fmt.Sprintf("%s %q registered twice", s.group, name))
+			}
+		}
+	}
+	s.all[name] = append(s.all[name], Entry[T]{name, o, v})
+}
+
+// Get is the entry that serves name.
+func (s *Set[T]) Get(name string) (Entry[T], bool) {
+	e, _ := s.pick(name)
+	if e == nil {
+		return Entry[T]{}, false
+	}
+	return *e, true
+}
+
+// Names are the served names, sorted.
+func (s *Set[T]) Names() []string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(s.all)) {
+		if e, _ := s.pick(name); e != nil {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Conflicts are the names that more than one origin claims, sorted.
+func (s *Set[T]) Conflicts() []Conflict {
+	var out []Conflict
+	for _, name := range slices.Sorted(maps.Keys(s.all)) {
+		kept, losers := s.pick(name)
+		if len(losers) == 0 {
+			continue
+		}
+		c := Conflict{Name: name, Losers: losers}
+		if kept != nil {
+			o := kept.Origin
+			c.Kept = &o
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+func (s *Set[T]) pick(name string) (*Entry[T], []Origin) {
+	es := s.all[name]
+	best := -1
+	for _, kind := range []string{Builtin, Config} {
+		for i := range es {
+			if es[i].Origin.Kind == kind && best < 0 {
+				best = i
+			}
+		}
+	}
+	if best < 0 && len(es) == 1 {
+		best = 0
+	}
+	var losers []Origin
+	for i := range es {
+		if i != best {
+			losers = append(losers, es[i].Origin)
+		}
+	}
+	if best < 0 {
+		return nil, losers
+	}
+	return &es[best], losers
+}

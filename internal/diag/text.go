@@ -1,0 +1,65 @@
+package diag
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Repr shows outside text between single quotes with control, format and undecodable characters escaped, so that it is one line.
+func Repr(s string) string { return "'" + strings.ReplaceAll(Clean(s), "'", `\'`) + "'" }
+
+// Clean escapes control, format and undecodable characters of outside text, so that it is one line and moves no cursor.
+func Clean(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && n == 1:
+			b.WriteString(`\x` + strconv.FormatUint(uint64(s[i])|0x100, 16)[1:])
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Zl, r), unicode.Is(unicode.Zp, r):
+			q := strconv.QuoteRune(r)
+			if q == "'"+string(r)+"'" { // QuoteRune prints a few format characters as they are
+				q = "'\\u" + strconv.FormatInt(int64(r)|0x10000, 16)[1:] + "'"
+			}
+			b.WriteString(q[1 : len(q)-1])
+		default:
+			b.WriteString(s[i : i+n])
+		}
+		i += n
+	}
+	return b.String()
+}
+
+// Nearest returns the name closest to got by edit distance, or "" when none is close enough to be meant.
+func Nearest(got string, names []string) string {
+	best, bestD := "", len(got)/3+2
+	for _, n := range names {
+		if d := distance(strings.ToLower(got), strings.ToLower(n)); d < bestD {
+			best, bestD = n, d
+		}
+	}
+	return best
+}
+
+func distance(a, b string) int {
+	ra, rb := []rune(a), []rune(b)
+	prev := make([]int, len(rb)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := range ra {
+		cur := make([]int, len(rb)+1)
+		cur[0] = i + 1
+		for j := range rb {
+			cost := 1
+			if ra[i] == rb[j] {
+				cost = 0
+			}
+			cur[j+1] = min(prev[j+1]+1, cur[j]+1, prev[j]+cost)
+		}
+		prev = cur
+	}
+	return prev[len(rb)]
+}

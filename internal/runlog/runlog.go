@@ -1,0 +1,152 @@
+// Package runlog is the record of runs: events appended by one owner at a time, and what they fold to.
+//
+// A run's record is a fold over its events and nothing else. An owner holds an epoch; every append is conditional on it, so a
+// process that was stopped and replaced can write nothing more. The suite of all implementations is runlogtest.
+package runlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"time"
+)
+
+// Errors that callers branch on.
+var (
+	ErrNotFound = errors.New("no such run")
+	// ErrOwned: another owner renews the run.
+	ErrOwned = errors.New("the run has an owner")
+	// ErrFenced: a newer owner has the run; this one must stop.
+	ErrFenced = errors.New("another owner has taken the run over")
+)
+
+// Status is one vocabulary for runs and steps, in records, lists and JSON.
+type Status string
+
+const (
+	Queued      Status = "queued"
+	Running     Status = "running"
+	Passed      Status = "passed"       // scored, every score >= 1
+	Scored      Status = "scored"       // scored below 1
+	Unscored    Status = "unscored"     // ended well without a score
+	Failed      Status = "failed"       // the task or the agent failed
+	InfraFailed Status = "infra_failed" // sandbox, network or model endpoint; never a score
+	Cancelled   Status = "cancelled"
+	Interrupted Status = "interrupted" // no end was recorded and nobody owns it
+	Skipped     Status = "skipped"     // a step that never started
+	Succeeded   Status = "succeeded"   // a step that ended well
+)
+
+// Ended tells whether s is final.
+func (s Status) Ended() bool { return s != Queued && s != Running && s != Interrupted }
+
+// Kinds of Event.
+const (
+	RunStarted  = "run.started"  // RunStart
+	RunEnded    = "run.ended"    // RunEnd
+	StepStarted = "step.started" // StepStart
+	StepLog     = "step.log"     // LogLine
+	StepEnded   = "step.ended"   // StepEnd
+	BoxCreated  = "box.created"  // Box
+	BoxRemoved  = "box.removed"  // Box
+	Note        = "note"         // LogLine
+)
+
+// Event is one thing that happened. Seq counts from 1 within the run, without gaps.
+type Event struct {
+	Seq     uint64          `json:"seq"`
+	At      time.Time       `json:"at"` // UTC, microseconds
+	Epoch   uint64          `json:"epoch"`
+	Kind    string          `json:"kind"`
+	Step    string          `json:"step,omitempty"`
+	Attempt int             `json:"attempt,omitempty"`
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Meta is what is known of a run before it starts. ID is `<task name>-<8 chars>` under the task's id root.
+type Meta struct {
+	ID          string            `json:"run_id"`
+	Task        string            `json:"task_id"`
+	TaskVersion int               `json:"task_version"`
+	Label       string            `json:"label"` // "tasks/hello.json"
+	Bundle      string            `json:"bundle,omitempty"`
+	Group       string            `json:"group,omitempty"` // all runs of one command
+	Eval        string            `json:"eval,omitempty"`
+	Trial       int               `json:"trial,omitempty"` // 1..k
+	Created     time.Time         `json:"created"`
+	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+// Query selects runs, newest first.
+type Query struct {
+	Task, Group, Eval string
+	Status            []Status
+	After             string // Page.Next
+	Limit             int    // 0: 100
+}
+
+// Page is one page of summaries.
+type Page struct {
+	Runs []Summary
+	Next string
+}
+
+// Summary is a run as lists show it; it is kept in columns beside the events.
+type Summary struct {
+	Meta
+	Status  Status             `json:"status"`
+	Started time.Time          `json:"started,omitzero"`
+	Ended   time.Time          `json:"ended,omitzero"`
+	Error   string             `json:"error,omitempty"`
+	Scores  map[string]float64 `json:"scores,omitempty"`
+	Owner   *OwnerInfo         `json:"owner,omitempty"` // nil when nobody renews
+}
+
+// OwnerInfo says who drives a run.
+type OwnerInfo struct {
+	Host  string    `json:"host"`
+	PID   int       `json:"pid"`
+	Epoch uint64    `json:"epoch"`
+	Until time.Time `json:"until"`
+}
+
+// Request is what any process may ask of a run's owner.
+type Request struct {
+	Seq  uint64          `json:"seq"`
+	Kind string          `json:"kind"` // "cancel", "decide"
+	Step string          `json:"step,omitempty"`
+	Data json.RawMessage `json:"data,omitempty"`
+}
+
+// Log is all runs of one store.
+type Log interface {
+	Create(ctx context.Context, m Meta) error
+	// Claim makes the caller the owner with the next epoch; ErrOwned while another renews.
+	Claim(ctx context.Context, run string) (Owner, error)
+	// Follow yields events after seq, and waits for more until the run has ended or ctx is done.
+	Follow(ctx context.Context, run string, after uint64) iter.Seq2[Event, error]
+	// Events yields what is there now, without waiting.
+	Events(ctx context.Context, run string, after uint64) iter.Seq2[Event, error]
+	// Ask leaves a request for the owner, from any process.
+	Ask(ctx context.Context, run string, r Request) error
+	Get(ctx context.Context, run string) (Summary, error)
+	List(ctx context.Context, q Query) (Page, error)
+	// Resolve completes a unique suffix or prefix of a run id, as people type it. ErrNotFound; an error naming the candidates when several match.
+	Resolve(ctx context.Context, text string) (string, error)
+}
+
+// Owner drives one run.
+type Owner interface {
+	Epoch() uint64
+	// Append adds events; Seq, Epoch and, where zero, At are filled in. It groups commits of concurrent callers. ErrFenced.
+	// A RunEnded event is durable when Append returns; others may lose the last moments in a power cut, never in a kill.
+	Append(ctx context.Context, es ...Event) error
+	Renew(ctx context.Context) error
+	Requests() <-chan Request
+	// Release gives the run up; Append after it is ErrFenced.
+	Release(ctx context.Context) error
+}
+
+// OwnerTTL is how long an owner counts as alive after its last renewal; owners renew at a third of it.
+const OwnerTTL = 15 * time.Second

@@ -1,0 +1,116 @@
+// Package sandbox holds what every maker of sandboxes promises: Provider, Spec, Info, and the isolation words.
+// The suite that each implementation passes is sandboxtest; implementations are child packages.
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"agentenv.internal/agentenv/internal/guest"
+)
+
+// Errors that callers branch on.
+var (
+	// ErrNotFound: no such sandbox, or it died and was swept.
+	ErrNotFound = errors.New("no such sandbox")
+	// ErrUnsupported: the provider can't do what Spec asks (an image, a network policy, an isolation level).
+	ErrUnsupported = errors.New("not supported by this sandbox provider")
+)
+
+// Network policies of a Spec. Until the user-mode network stands, NetLoopback is the only one that local boxes hold.
+const (
+	NetNone     = "none" // loopback inside the box, nothing else
+	NetAllowAll = "allow_all"
+	NetAllow    = "allowlist"
+)
+
+// Spec is what a sandbox shall be. The zero value of a field means the provider's default.
+type Spec struct {
+	// Key makes Create idempotent: while a box of this key lives, Create answers it.
+	Key string
+	// Run is the run that the box belongs to; "" for boxes that people start.
+	Run   string
+	Name  string // shown to people
+	Image string // OCI reference; "" is the provider's own root
+	Env   []string
+	// Lease is how long the box lives unless renewed; 0 is DefaultLease. PID 1 enforces it on the boot clock.
+	Lease time.Duration
+	// Tied boxes die with the process that made them; others live until their lease ends or Destroy.
+	Tied bool
+
+	CPU      float64 // cores
+	MemoryMB int64
+	DiskMB   int64
+	Pids     int64
+
+	Network string // NetNone, NetAllowAll or NetAllow; "" is NetNone
+	// Isolation is the least level that must hold; Create refuses below it. "" is LevelNamespaces for local boxes.
+	Isolation string
+	Labels    map[string]string
+}
+
+// DefaultLease is the lease of a box whose Spec names none.
+const DefaultLease = 2 * time.Hour
+
+// Isolation levels, weakest first.
+const (
+	LevelNone       = "none"       // commands run as the caller, on the host
+	LevelNamespaces = "namespaces" // own mount, pid, user, ipc, uts and net namespaces; home, state and environment out of reach
+	LevelContainer  = "container"  // an engine's container
+)
+
+// Isolation is what was found in force by trying, not by configuration.
+type Isolation struct {
+	Level  string  `json:"level"`
+	Probes []Probe `json:"probes,omitempty"`
+	// Limits says per resource what enforces it: "cgroup", "rlimit", "watchdog", "none".
+	Limits map[string]string `json:"limits,omitempty"`
+}
+
+// Probe is one thing that was tried inside the box. OK means that the box withstood it.
+type Probe struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// States of a sandbox.
+const (
+	StateStarting = "starting"
+	StateRunning  = "running"
+	StateDead     = "dead" // its processes are gone, its folder is not yet swept
+)
+
+// Info describes a sandbox.
+type Info struct {
+	ID        string            `json:"id"`
+	Provider  string            `json:"provider"`
+	Name      string            `json:"name,omitempty"`
+	Key       string            `json:"key,omitempty"`
+	Run       string            `json:"run,omitempty"`
+	State     string            `json:"state"`
+	Tied      bool              `json:"tied,omitempty"`
+	Created   time.Time         `json:"created"`
+	Expires   time.Time         `json:"expires"`
+	OwnerPID  int               `json:"owner_pid,omitempty"`
+	Isolation Isolation         `json:"isolation"`
+	Labels    map[string]string `json:"labels,omitempty"`
+}
+
+// Provider makes sandboxes. Methods may be called from several goroutines and processes at once.
+type Provider interface {
+	// Create makes a sandbox and leaves nothing behind when it fails. The same s.Key gives the same box.
+	// The provider holds a tied box's first connection until Destroy, so that Connect and Close in between end nothing.
+	Create(ctx context.Context, s Spec) (Info, error)
+	// Connect opens a connection to a live box: ErrNotFound otherwise. The caller closes the Box.
+	Connect(ctx context.Context, id string) (guest.Box, error)
+	// List tells of every sandbox of this provider on this machine, newest first, dead ones included. One bad entry never spoils it.
+	List(ctx context.Context) ([]Info, error)
+	// Destroy kills the box and removes what it left. It is idempotent, legal in every state, and nil for an unknown id.
+	Destroy(ctx context.Context, id string) error
+	// Sweep removes what dead boxes left and answers their ids. It never touches a live box.
+	Sweep(ctx context.Context) ([]string, error)
+	// Close ends what this process holds: its tied boxes die. Leased boxes live on.
+	Close() error
+}

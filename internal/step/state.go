@@ -1,0 +1,182 @@
+package step
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// Op is one change of the context document. Path is "/"-separated: "metadata/verifications/hello", "deployed_sandboxes".
+type Op struct {
+	Op    string          `json:"op"` // "set", "append", "unset"
+	Path  string          `json:"path"`
+	Value json.RawMessage `json:"value,omitempty"`
+}
+
+// Diff is what one step changes. The zero value is ready to use; it may be filled from several goroutines.
+type Diff struct {
+	mu  sync.Mutex
+	ops []Op
+}
+
+// Set replaces the value at path.
+func (d *Diff) Set(path string, v any) error { return d.add("set", path, v) }
+
+// Append adds v to the list at path.
+func (d *Diff) Append(path string, v any) error { return d.add("append", path, v) }
+
+// Unset removes what is at path.
+func (d *Diff) Unset(path string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ops = append(d.ops, Op{Op: "unset", Path: path})
+}
+
+func (d *Diff) add(op, path string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ops = append(d.ops, Op{op, path, b})
+	return nil
+}
+
+// Ops is what was gathered, in order.
+func (d *Diff) Ops() []Op {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.ops)
+}
+
+// View reads the context document.
+type View interface {
+	// Get decodes the value that was set at exactly path into v and tells whether there is one.
+	Get(path string, v any) (bool, error)
+	// List is the elements appended at path, in the order in which their steps ended.
+	List(path string) []json.RawMessage
+	// Under lists the names directly below path that hold something, sorted.
+	Under(path string) []string
+}
+
+// History holds the diffs of a run's ended steps and answers views of them. It is safe for concurrent use.
+type History struct {
+	mu     sync.RWMutex
+	byPath map[string][]entry
+	names  map[string][]string // path -> names below it
+	order  uint64
+}
+
+type entry struct {
+	step  int
+	order uint64
+	op    Op
+}
+
+// Commit adds the diff of the step with this index. A step's earlier diff, from an attempt before, is dropped.
+func (h *History) Commit(step int, ops []Op) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.drop(step)
+	if h.byPath == nil {
+		h.byPath, h.names = map[string][]entry{}, map[string][]string{}
+	}
+	for _, op := range ops {
+		h.order++
+		if _, seen := h.byPath[op.Path]; !seen {
+			dir, name := "", op.Path
+			if i := strings.LastIndexByte(op.Path, '/'); i >= 0 {
+				dir, name = op.Path[:i], op.Path[i+1:]
+			}
+			at, _ := slices.BinarySearch(h.names[dir], name)
+			h.names[dir] = slices.Insert(h.names[dir], at, name)
+		}
+		h.byPath[op.Path] = append(h.byPath[op.Path], entry{step, h.order, op})
+	}
+}
+
+// Drop forgets the diffs of steps that will run again.
+func (h *History) Drop(steps ...int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range steps {
+		h.drop(s)
+	}
+}
+
+func (h *History) drop(step int) {
+	for path, es := range h.byPath {
+		if slices.ContainsFunc(es, func(e entry) bool { return e.step == step }) {
+			h.byPath[path] = slices.DeleteFunc(slices.Clone(es), func(e entry) bool { return e.step == step })
+		}
+	}
+}
+
+// View sees the steps for which in answers true; in must be pure.
+func (h *History) View(in func(step int) bool) View { return view{h, in} }
+
+type view struct {
+	h  *History
+	in func(int) bool
+}
+
+func (v view) Get(path string, into any) (bool, error) {
+	v.h.mu.RLock()
+	defer v.h.mu.RUnlock()
+	for _, e := range slices.Backward(v.h.byPath[path]) {
+		if !v.in(e.step) {
+			continue
+		}
+		switch e.op.Op {
+		case "set":
+			return true, json.Unmarshal(e.op.Value, into)
+		case "unset":
+			return false, nil
+		}
+	}
+	return false, nil
+}
+
+func (v view) List(path string) []json.RawMessage {
+	v.h.mu.RLock()
+	defer v.h.mu.RUnlock()
+	var out []json.RawMessage
+	for _, e := range v.h.byPath[path] {
+		if !v.in(e.step) {
+			continue
+		}
+		switch e.op.Op {
+		case "append":
+			out = append(out, e.op.Value)
+		case "set":
+			out = nil
+			_ = json.Unmarshal(e.op.Value, &out)
+		case "unset":
+			out = nil
+		}
+	}
+	return out
+}
+
+func (v view) Under(path string) []string {
+	v.h.mu.RLock()
+	defer v.h.mu.RUnlock()
+	var out []string
+	for _, name := range v.h.names[path] {
+		full := name
+		if path != "" {
+			full = path + "/" + name
+		}
+		for _, e := range slices.Backward(v.h.byPath[full]) {
+			if v.in(e.step) {
+				if e.op.Op != "unset" {
+					out = append(out, name)
+				}
+				break
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,93 @@
+// Package step holds the step types as data (Kind), what executes them (Executor), and the context document that steps share.
+//
+// Kinds and executors are separate sets: every kind is known from the first day, an executor may be missing, and a task that
+// needs it is then refused before anything runs.
+package step
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/ref"
+)
+
+// Kind is one step type: its fields and rules, no code that acts.
+type Kind struct {
+	Name   string
+	Fields doc.Schema // strict; the base fields of every step are added by Check
+	Refs   []Ref
+	Check  func(doc.Node, *diag.List) // rules across fields; may be nil
+}
+
+// Ref is a field that names a stored entity.
+type Ref struct {
+	Path    string   // "artifact_id", "artifacts[].id", "snapshot_config.env_id"
+	Kind    ref.Kind // what it names
+	Type    string   // the type it must have; "" for any
+	Version string   // sibling field that pins a version; "" for none
+	Out     bool     // the step writes it
+}
+
+// Executor does what one kind asks. It is built once and used by many runs at once.
+type Executor interface {
+	Run(ctx context.Context, c *Call) error
+}
+
+// Preflighter is an Executor that can tell before anything runs why its step can't.
+type Preflighter interface {
+	Preflight(ctx context.Context, d doc.Node) diag.List
+}
+
+// Call is one execution of one step.
+type Call struct {
+	Run     string
+	Step    string
+	Attempt int
+	Doc     doc.Node // the step with defaults filled in and references as ids
+	State   View     // the context document as the step's ancestors left it
+	Out     *Diff    // committed with the step's end, dropped on failure
+	Log     *slog.Logger
+}
+
+// Boxes opens the sandboxes of a run by the name that its deploy step gave. The handle is shared: callers don't close it.
+type Boxes interface {
+	Box(ctx context.Context, run, name string) (guest.Box, error)
+}
+
+type infraError struct{ err error }
+
+func (e infraError) Error() string { return e.err.Error() }
+func (e infraError) Unwrap() error { return e.err }
+
+// Infra marks err as a fault of the machinery, not of the task: the run becomes infra_failed and has no score. nil stays nil.
+func Infra(err error) error {
+	if err == nil {
+		return nil
+	}
+	return infraError{err}
+}
+
+// IsInfra tells whether err is a fault of the machinery. A box that is gone always is.
+func IsInfra(err error) bool {
+	var i infraError
+	return errors.As(err, &i) || errors.Is(err, guest.ErrGone)
+}
+
+// Error is a step's failure with the type word that records and summaries show ("TimeoutError: …").
+type Error struct {
+	Type string
+	Err  error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Errorf makes a step failure of a type.
+func Errorf(typ, format string, args ...any) error {
+	return &Error{typ, fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,28 @@
+package step
+
+// Verification is what a verifier leaves at metadata/verifications/<verifier_id>.
+type Verification struct {
+	Step    string  `json:"step,omitempty"`
+	Score   float64 `json:"score"`
+	Results []Row   `json:"results"`
+}
+
+// Row is one criterion's outcome: the criterion's own fields and criterion_index, score, result, justification and, when it did not count, skipped.
+type Row map[string]any
+
+// VerificationsPath is where verifiers leave their Verification.
+const VerificationsPath = "metadata/verifications"
+
+// Sandbox is an element of deployed_sandboxes.
+type Sandbox struct {
+	Name      string `json:"sandbox_name"`
+	ID        string `json:"sandbox_id"`
+	Mode      string `json:"sandbox_mode"`
+	Type      string `json:"sandbox_type"`
+	Instance  string `json:"instance_id"`
+	Created   string `json:"created_at_utc"`
+	ExpiresAt string `json:"expires_at_utc"`
+}
+
+// SandboxesPath is where deploy_sandbox appends a Sandbox.
+const SandboxesPath = "deployed_sandboxes"
