@@ -1,0 +1,72 @@
+# Targets are the same for people and for CI; `check` is exactly what CI runs.
+GO       ?= go
+LDFLAGS  := -s -w
+GOBUILD  := $(GO) build -trimpath -ldflags "$(LDFLAGS)"
+GUESTDIR := internal/sandbox/local/guestbin
+LINT     := $(GO) tool -modfile=tools/go.mod golangci-lint
+# Integration tests need things that a bare machine may lack. Where REQUIRE=1 is set, a missing one is a failure, not a skip.
+PEER_SH  ?= ../shared/tools/peer.sh
+export CGO_ENABLED := 0
+
+.PHONY: build guest test race int lint fix bench bench-peer fuzz soak check docs clean
+
+## build: the binary with both guests inside, bin/agent-env
+build: guest
+	$(GOBUILD) -tags guest_embed -o bin/agent-env ./cmd/agent-env
+
+## guest: PID 1 of sandboxes for both architectures, where the embedding expects it
+guest:
+	@mkdir -p $(GUESTDIR)
+	GOOS=linux GOARCH=amd64 $(GOBUILD) -o $(GUESTDIR)/agent-env-guest-linux-amd64 ./cmd/agent-env-guest
+	GOOS=linux GOARCH=arm64 $(GOBUILD) -o $(GUESTDIR)/agent-env-guest-linux-arm64 ./cmd/agent-env-guest
+
+## test: everything that needs no network, no Docker and no peer
+test:
+	$(GO) test ./...
+
+## race: the same under the race detector (needs a C compiler)
+race:
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+## int: the integration tier, the peer included
+int: build
+	PEER_SH=$(abspath $(PEER_SH)) $(GO) test -count=1 -tags integration ./test/... ./internal/...
+
+## lint: linters, formatters and modernizers, nothing changed
+lint:
+	$(GO) vet ./...
+	$(LINT) run
+	@out=$$($(GO) fix -diff ./... 2>&1); if [ -n "$$out" ]; then echo "$$out"; echo "run: make fix"; exit 1; fi
+
+## fix: format and modernize
+fix:
+	$(GO) fix ./...
+	$(LINT) fmt
+
+## docs: rewrite what is generated from the program
+docs:
+	$(GO) test ./internal/cli -run TestDocs -update
+
+## bench: Go benchmarks
+bench:
+	$(GO) test -run '^$$' -bench . -benchtime 1s ./...
+
+## bench-peer: the built binary beside the peer, in one run
+bench-peer: build
+	PEER_SH=$(abspath $(PEER_SH)) $(GO) run ./bench/peer -binary bin/agent-env
+
+## fuzz: every fuzz target for FUZZTIME
+FUZZTIME ?= 20s
+fuzz:
+	@set -e; grep -rE '^func Fuzz[A-Za-z0-9_]+\(' --include='*_test.go' . | sed -E 's/^(.*)\/[^/]*:func (Fuzz[A-Za-z0-9_]+)\(.*/\1 \2/' | sort | \
+	while read -r dir name; do echo "== $$dir $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$dir; done
+
+## soak: long random kills; not part of check
+soak: build
+	$(GO) test -count=1 -timeout 2h -tags soak ./...
+
+## check: what CI runs
+check: lint test int
+
+clean:
+	rm -rf bin $(GUESTDIR)/agent-env-guest-*
