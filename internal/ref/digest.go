@@ -1,4 +1,4 @@
-// Package ref holds the names of stored things: local ids and their rules, versions, and content digests.
+// Package ref holds the names of stored things: local ids and their rules, versions, and content digests. It reads no file and knows no store.
 package ref
 
 import (
