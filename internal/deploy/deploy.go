@@ -1,0 +1,328 @@
+// Package deploy keeps what runs have standing in this process: the sandboxes of each run, by the name that its step gave, their open
+// handles, and the stack of what must be undone. It is keyed by run id and shared by all runs of the process.
+//
+// Words: an account is one run's entry; a chain is the providers to try in order; Down takes an account down, last made first.
+// Nothing here knows steps, tasks or stores: executors ask for sandboxes, and the run that owns the account takes it down.
+package deploy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"agentenv.internal/agentenv/internal/catalog"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// Errors that callers branch on.
+var (
+	// ErrTaken: the run has a sandbox of this name.
+	ErrTaken = errors.New("is already deployed in this run")
+	// ErrNoBox: the run has no sandbox of this name.
+	ErrNoBox = errors.New("is not deployed in this run")
+	// ErrDown: the run is being taken down; nothing more can be made for it.
+	ErrDown = errors.New("the run is being taken down")
+)
+
+// Observer is told what becomes of a run's sandboxes, from the goroutines that make and remove them. It must not call back.
+type Observer interface {
+	BoxCreated(name string, b sandbox.Info)
+	BoxRemoved(name string, b sandbox.Info, err error)
+}
+
+// Policy is what holds for every sandbox of a run.
+type Policy struct {
+	// Keep makes leased sandboxes, which outlive the process, instead of tied ones.
+	Keep bool
+	// Chain overrides the provider that a step names; empty: the step's, else the default chain.
+	Chain []string
+	// Isolation is the least level that must hold; "" leaves it to the provider.
+	Isolation string
+	// Observer may be nil.
+	Observer Observer
+}
+
+// Deployments is what runs of this process have standing. All methods may be called from several goroutines.
+type Deployments struct {
+	providers *catalog.Set[sandbox.Provider]
+	chain     []string
+	log       *slog.Logger
+
+	mu   sync.Mutex
+	runs map[string]*account
+}
+
+// account is one run's entry, guarded by Deployments.mu.
+type account struct {
+	policy Policy
+	boxes  map[string]*box
+	undo   []undo
+	down   bool
+	making sync.WaitGroup // Create calls that have not yet put what they made on the stack
+}
+
+// box is one sandbox of a run. A handle is opened when first asked for and shared until the box goes.
+type box struct {
+	step string
+	info sandbox.Info
+	prov sandbox.Provider
+
+	open sync.Mutex // held while a handle is opened
+	h    guest.Box
+}
+
+// New makes an empty account book. chain is what is tried where neither a run nor a step names a provider.
+func New(providers *catalog.Set[sandbox.Provider], chain []string, log *slog.Logger) *Deployments {
+	return &Deployments{providers: providers, chain: chain, log: log, runs: map[string]*account{}}
+}
+
+// Open begins a run's account, anew when it was taken down before, or changes the policy of one that is open.
+func (d *Deployments) Open(run string, p Policy) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a := d.runs[run]; a != nil && a.down {
+		delete(d.runs, run)
+	}
+	d.account(run).policy = p
+}
+
+// account is called with mu held.
+func (d *Deployments) account(run string) *account {
+	a := d.runs[run]
+	if a == nil {
+		a = &account{boxes: map[string]*box{}}
+		d.runs[run] = a
+	}
+	return a
+}
+
+// Request is one sandbox that a step wants.
+type Request struct {
+	Run, Step string
+	Attempt   int
+	Name      string
+	Type      string // providers to try, comma-separated; "" is the default chain
+	Spec      sandbox.Spec
+}
+
+// Create makes a sandbox for a run, by the first provider of the chain that can. Run, Name, Key, Tied and Isolation of the Spec are filled in.
+// The same step and attempt gets the same sandbox. Nothing is left behind when it fails.
+func (d *Deployments) Create(ctx context.Context, r Request) (sandbox.Info, error) {
+	policy, err := d.reserve(r)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	spec := r.Spec
+	spec.Run, spec.Name, spec.Tied, spec.Isolation = r.Run, r.Name, !policy.Keep, policy.Isolation
+	spec.Key = fmt.Sprintf("%s/%s/%d", r.Run, r.Step, r.Attempt)
+	info, prov, err := d.make(ctx, d.Chain(policy.Chain, r.Type), spec)
+	if err == nil {
+		err = d.made(ctx, r, policy, info, prov)
+	} else {
+		d.unreserve(r)
+	}
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	return info, nil
+}
+
+// reserve takes the name, so that two steps that want it at once don't both get it.
+func (d *Deployments) reserve(r Request) (Policy, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.account(r.Run)
+	if a.down {
+		return Policy{}, ErrDown
+	}
+	if _, taken := a.boxes[r.Name]; taken {
+		return Policy{}, fmt.Errorf("sandbox %s %w", diag.Repr(r.Name), ErrTaken)
+	}
+	a.boxes[r.Name] = nil
+	a.making.Add(1)
+	return a.policy, nil
+}
+
+func (d *Deployments) unreserve(r Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	a := d.runs[r.Run]
+	delete(a.boxes, r.Name)
+	a.making.Done()
+}
+
+// made enters a new sandbox, or removes it when the run went down meanwhile.
+func (d *Deployments) made(ctx context.Context, r Request, p Policy, info sandbox.Info, prov sandbox.Provider) error {
+	d.mu.Lock()
+	a := d.runs[r.Run]
+	b := &box{step: r.Step, info: info, prov: prov}
+	down := a.down
+	if down {
+		delete(a.boxes, r.Name)
+	} else {
+		a.boxes[r.Name] = b
+		a.undo = append(a.undo, undo{step: r.Step, what: "sandbox " + info.ID, name: r.Name, box: b})
+	}
+	d.mu.Unlock()
+	defer a.making.Done()
+	if down {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+		defer cancel()
+		return errors.Join(ErrDown, d.destroy(ctx, b))
+	}
+	if p.Observer != nil {
+		p.Observer.BoxCreated(r.Name, info)
+	}
+	return nil
+}
+
+// Chain is the providers to try: a run's override, else what a step names, else the default.
+func (d *Deployments) Chain(override []string, typ string) []string {
+	if len(override) > 0 {
+		return override
+	}
+	var chain []string
+	for name := range strings.SplitSeq(typ, ",") {
+		if name = strings.TrimSpace(name); name != "" {
+			chain = append(chain, name)
+		}
+	}
+	if len(chain) == 0 {
+		return d.chain
+	}
+	return chain
+}
+
+// make tries the chain in order. Only a provider that can't do what is asked hands over to the next; a fault ends the search.
+func (d *Deployments) make(ctx context.Context, chain []string, s sandbox.Spec) (sandbox.Info, sandbox.Provider, error) {
+	var refused []string
+	for _, name := range chain {
+		e, ok := d.providers.Get(name)
+		if !ok {
+			refused = append(refused, d.unknown(name))
+			continue
+		}
+		info, err := e.Value.Create(ctx, s)
+		switch {
+		case err == nil:
+			return info, e.Value, nil
+		case errors.Is(err, sandbox.ErrUnsupported):
+			refused = append(refused, fmt.Sprintf("%s: %v", name, err))
+		default:
+			return sandbox.Info{}, nil, fmt.Errorf("create sandbox %s (%s): %w", diag.Repr(s.Name), name, err)
+		}
+	}
+	return sandbox.Info{}, nil, fmt.Errorf("%w: %s", sandbox.ErrUnsupported, strings.Join(refused, "; "))
+}
+
+func (d *Deployments) unknown(name string) string {
+	return fmt.Sprintf("%s: no such sandbox type here (known: %s)", diag.Repr(name), strings.Join(d.providers.Names(), ", "))
+}
+
+// Box is the handle of a run's sandbox. It is shared: callers don't close it. A sandbox that another process made is found by its run and
+// name, and connected to.
+func (d *Deployments) Box(ctx context.Context, run, name string) (guest.Box, error) {
+	d.mu.Lock()
+	var b *box
+	var reserved, down bool
+	if a := d.runs[run]; a != nil {
+		b, reserved = a.boxes[name]
+		down = a.down
+	}
+	d.mu.Unlock()
+	switch {
+	case b != nil:
+	case down:
+		return nil, fmt.Errorf("sandbox %s: %w", diag.Repr(name), ErrDown)
+	case reserved:
+		return nil, fmt.Errorf("sandbox %s %w", diag.Repr(name), ErrNoBox)
+	default:
+		var err error
+		if b, err = d.adopt(ctx, run, name); err != nil {
+			return nil, err
+		}
+	}
+	return b.handle(ctx)
+}
+
+func (b *box) handle(ctx context.Context) (guest.Box, error) {
+	b.open.Lock()
+	defer b.open.Unlock()
+	if b.h != nil {
+		return b.h, nil
+	}
+	h, err := b.prov.Connect(ctx, b.info.ID)
+	if errors.Is(err, sandbox.ErrNotFound) {
+		return nil, fmt.Errorf("sandbox %s (%s): %w", diag.Repr(b.info.Name), b.info.ID, guest.ErrGone)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("connect to sandbox %s: %w", b.info.ID, err)
+	}
+	b.h = h
+	return h, nil
+}
+
+// adopt looks for a live sandbox of the run that this process did not make.
+func (d *Deployments) adopt(ctx context.Context, run, name string) (*box, error) {
+	for _, p := range d.providers.Names() {
+		e, _ := d.providers.Get(p)
+		infos, err := e.Value.List(ctx)
+		if err != nil {
+			d.log.Debug("list sandboxes", "provider", p, "error", err)
+			continue
+		}
+		i := slices.IndexFunc(infos, func(i sandbox.Info) bool {
+			return i.Run == run && i.Name == name && i.State == sandbox.StateRunning
+		})
+		if i < 0 {
+			continue
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		a := d.account(run)
+		if b := a.boxes[name]; b != nil {
+			return b, nil
+		}
+		b := &box{info: infos[i], prov: e.Value}
+		a.boxes[name] = b
+		a.undo = append(a.undo, undo{what: "sandbox " + b.info.ID, name: name, box: b})
+		return b, nil
+	}
+	return nil, fmt.Errorf("sandbox %s %w", diag.Repr(name), ErrNoBox)
+}
+
+// Live is a sandbox that a run has standing.
+type Live struct {
+	Run  string       `json:"run_id"`
+	Name string       `json:"name"`
+	Box  sandbox.Info `json:"sandbox"`
+}
+
+// Live lists the sandboxes of a run, oldest first; with "" those of all runs.
+func (d *Deployments) Live(run string) []Live {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var out []Live
+	for id, a := range d.runs {
+		if run != "" && id != run {
+			continue
+		}
+		for _, u := range a.undo {
+			if u.box != nil {
+				out = append(out, Live{id, u.name, u.box.info})
+			}
+		}
+	}
+	slices.SortStableFunc(out, func(a, b Live) int { return a.Box.Created.Compare(b.Box.Created) })
+	return out
+}
+
+// removeTimeout bounds the removal of one sandbox.
+const removeTimeout = 30 * time.Second
