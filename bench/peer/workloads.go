@@ -1,0 +1,241 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// workload is one piece of work that both programs do.
+type workload struct {
+	name string
+	args []string
+	// bundle makes the folder that args name as ".", once for each program.
+	bundle func(dir string) error
+	fresh  bool // every round has a new state root, so that everything is written
+	once   bool // too long to repeat
+	// before runs in the same state root first, unmeasured.
+	before   []string
+	baseName string
+	base     func(ctx context.Context, b *bench, bundle string) (usage, error)
+	subtract bool
+}
+
+type bench struct {
+	ours, peer, work string
+	rounds           int
+	n                int // folders made
+}
+
+// measure runs both programs in turn, so that noise of the machine meets both.
+func (b *bench) measure(ctx context.Context, c workload) (row, error) {
+	r := row{name: c.name, baseName: c.baseName, subtract: c.subtract}
+	rounds := b.rounds
+	if c.once {
+		rounds = 1
+	}
+	sides := []struct {
+		bin  string
+		best **usage
+	}{{b.ours, &r.ours}, {b.peer, &r.peer}}
+	for _, side := range sides {
+		if side.bin == "" {
+			continue
+		}
+		home, err := b.home()
+		if err != nil {
+			return r, err
+		}
+		defer os.RemoveAll(home)
+		dir := filepath.Join(home, "b")
+		if c.bundle != nil {
+			if err := c.bundle(dir); err != nil {
+				return r, err
+			}
+		} else if err := os.Mkdir(dir, 0o755); err != nil {
+			return r, err
+		}
+		for i := range rounds {
+			if c.fresh || i == 0 {
+				if err := os.RemoveAll(filepath.Join(home, ".local")); err != nil {
+					return r, err
+				}
+				if c.before != nil {
+					if _, err := command(ctx, dir, environment(home), append([]string{side.bin}, c.before...)...); err != nil {
+						return r, err
+					}
+				}
+			}
+			u, err := command(ctx, dir, environment(home), append([]string{side.bin}, c.args...)...)
+			if err != nil {
+				return r, err
+			}
+			keep(side.best, u)
+			if c.base != nil && side.best == &r.ours {
+				u, err := c.base(ctx, b, dir)
+				if err != nil {
+					return r, err
+				}
+				keep(&r.base, u)
+			}
+		}
+	}
+	return r, nil
+}
+
+// keep keeps the better of each figure.
+func keep(best **usage, u usage) {
+	if *best == nil {
+		*best = &u
+		return
+	}
+	(*best).wall = min((*best).wall, u.wall)
+	(*best).cpu = min((*best).cpu, u.cpu)
+	(*best).rssMB = min((*best).rssMB, u.rssMB)
+}
+
+func (b *bench) home() (string, error) {
+	b.n++
+	home := filepath.Join(b.work, "home"+strconv.Itoa(b.n))
+	return home, os.Mkdir(home, 0o755)
+}
+
+func workloads() []workload {
+	run := []string{"run", "."}
+	cs := []workload{
+		{name: "`--version`", args: []string{"--version"}},
+		{name: "`--help`", args: []string{"--help"}},
+		{name: "`run hello`, first time", args: []string{"run", "hello"}, fresh: true},
+		{name: "`run hello`, unchanged", args: []string{"run", "hello"}, before: []string{"run", "hello"}},
+		{name: "`run hello --dry-run`", args: []string{"run", "hello", "--dry-run"}, before: []string{"run", "hello"}},
+	}
+	for _, n := range []int{50, 500} {
+		for _, parallel := range []bool{false, true} {
+			shape := "chained"
+			if parallel {
+				shape = "parallel"
+			}
+			cs = append(cs, workload{
+				name: fmt.Sprintf("%d %s `verify_sandbox` steps", n, shape), args: run, once: n > 100,
+				bundle:   func(dir string) error { return verifyBundle(dir, n, parallel) },
+				baseName: fmt.Sprintf("%d `bash -c true`", n), base: bareBash(n), subtract: true,
+			})
+		}
+	}
+	return append(cs,
+		workload{name: "100 tasks of `sleep 0.5`, 4 at a time", args: run, once: true, bundle: func(dir string) error { return sleepBundle(dir, 100) }},
+		workload{name: "put of 1 MB", args: run, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1e6) }, baseName: "`cp` + `sync`", base: copyTree},
+		workload{name: "put of 1 GiB", args: run, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1<<30) }, baseName: "`cp` + `sync`", base: copyTree},
+		workload{name: "universe of 1,500 folders, written", args: run, fresh: true, bundle: folderBundle, baseName: "`cp -r` + `sync`", base: copyTree},
+		workload{name: "universe of 1,500 folders, dry run again", args: []string{"run", ".", "--dry-run"}, before: run, bundle: folderBundle},
+	)
+}
+
+// bareBash is the part of n shell checks that no program can save.
+func bareBash(n int) func(context.Context, *bench, string) (usage, error) {
+	return func(ctx context.Context, b *bench, _ string) (usage, error) {
+		return command(ctx, b.work, environment(b.work), "bash", "-c", fmt.Sprintf("for ((i=0; i<%d; i++)); do bash -c true; done", n))
+	}
+}
+
+// copyTree copies the bundle's artifacts and waits until they are on the disk.
+func copyTree(ctx context.Context, b *bench, bundle string) (usage, error) {
+	to := filepath.Join(b.work, "copy")
+	defer os.RemoveAll(to)
+	return command(ctx, b.work, environment(b.work), "bash", "-c", `cp -r "$0" "$1" && sync`, filepath.Join(bundle, "artifacts"), to)
+}
+
+type step map[string]any
+
+func box() step {
+	return step{"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm", "sandbox_type": "local"}
+}
+
+func verify(id, cmd string) step {
+	return step{
+		"id": id, "type": "verify_sandbox", "sandbox_name": "box", "base_dir": "/tmp", "verifier_id": id,
+		"criteria": []step{{"type": "bash_cmd_succeeds", "criterion": "ends well", "bash_cmd": cmd}},
+	}
+}
+
+func verifyBundle(dir string, n int, parallel bool) error {
+	steps := []step{box()}
+	for i := range n {
+		s := verify(fmt.Sprintf("v%d", i), "true")
+		if parallel {
+			s["depends_on"] = []string{"box"}
+		}
+		steps = append(steps, s)
+	}
+	return writeTask(dir, "t", steps)
+}
+
+func sleepBundle(dir string, n int) error {
+	for i := range n {
+		if err := writeTask(dir, fmt.Sprintf("t%03d", i), []step{box(), verify("v", "sleep 0.5")}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// noBox is a task that needs nothing, so that a run is the write and little else.
+func noBox(dir string) error {
+	return writeTask(dir, "t", []step{{"id": "none", "type": "aggregate_verifiers", "verifier_ids": []string{}, "verifier_id": "none"}})
+}
+
+func writeTask(dir, name string, steps []step) error {
+	b, err := json.MarshalIndent(steps, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, "tasks"), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "tasks", name+".json"), b, 0o644)
+}
+
+func fileBundle(dir string, size int64) error {
+	if err := noBox(dir); err != nil {
+		return err
+	}
+	folder := filepath.Join(dir, "artifacts", "big")
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return err
+	}
+	f, err := os.Create(filepath.Join(folder, "data.bin"))
+	if err != nil {
+		return err
+	}
+	if _, err := io.CopyN(f, rand.Reader, size); err != nil {
+		f.Close()
+		return err
+	}
+	if err := f.Sync(); err != nil {
+		f.Close()
+		return err
+	}
+	return f.Close()
+}
+
+func folderBundle(dir string) error {
+	if err := noBox(dir); err != nil {
+		return err
+	}
+	for i := range 1500 {
+		folder := filepath.Join(dir, "artifacts", "world", fmt.Sprintf("f%04d", i))
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+		text := fmt.Sprintf(`{"folder": %d, "note": "%0170d"}`+"\n", i, i)
+		if err := os.WriteFile(filepath.Join(folder, "data.json"), []byte(text), 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
