@@ -108,6 +108,14 @@ func (l List) Of(s Severity) List {
 	})
 }
 
+// Prefixed gives every problem of the list the shape of bundle problems and returns the list.
+func (l List) Prefixed() List {
+	for i := range l {
+		l[i].Prefixed = true
+	}
+	return l
+}
+
 // HasErrors tells whether the list stops work.
 func (l List) HasErrors() bool {
 	return slices.ContainsFunc(l, func(p Problem) bool { return p.Severity == Error })

@@ -11,11 +11,12 @@ import (
 // (members in the order of their names). It panics on anything else: a programmer's mistake.
 func Build(v any) Node {
 	t := &Tree{}
-	t.root = build(v)
+	t.root = build(v, t)
 	return t.Root()
 }
 
-func build(v any) *node {
+// build makes a value of tree t; a Node of another tree loses its positions, which would be wrong there.
+func build(v any, t *Tree) *node {
 	n := &node{off: -1, end: -1, keyOff: -1}
 	switch v := v.(type) {
 	case nil:
@@ -40,17 +41,19 @@ func build(v any) *node {
 			n.kind, n.text = Null, "null"
 			return n
 		}
-		c := *v.n
-		return &c
+		if v.t == t {
+			return v.n
+		}
+		return detached(v.n)
 	case []any:
 		n.kind = Array
 		for _, e := range v {
-			n.kids = append(n.kids, build(e))
+			n.kids = append(n.kids, build(e, t))
 		}
 	case []string:
 		n.kind = Array
 		for _, e := range v {
-			n.kids = append(n.kids, build(e))
+			n.kids = append(n.kids, build(e, t))
 		}
 	case map[string]any:
 		n.kind = Object
@@ -60,12 +63,23 @@ func build(v any) *node {
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			n.add(name, build(v[name]))
+			n.add(name, build(v[name], t))
 		}
 	default:
 		panic(fmt.Sprintf("doc.Build: %T", v))
 	}
 	return n
+}
+
+// detached is a deep copy without positions.
+func detached(n *node) *node {
+	c := *n
+	c.off, c.end, c.keyOff = -1, -1, -1
+	c.kids = make([]*node, len(n.kids))
+	for i, k := range n.kids {
+		c.kids[i] = detached(k)
+	}
+	return &c
 }
 
 // Any turns a value into nil, bool, int64 (float64 when it does not fit), float64, string, []any or map[string]any. A date-time becomes its spelling.
@@ -121,22 +135,7 @@ func mapStrings(t *Tree, n *node, f func(Node) (string, bool)) *node {
 		c.text = s
 		return &c
 	}
-	var kids []*node
-	for i, k := range n.kids {
-		m := mapStrings(t, k, f)
-		if m != k && kids == nil {
-			kids = append(make([]*node, 0, len(n.kids)), n.kids[:i]...)
-		}
-		if kids != nil {
-			kids = append(kids, m)
-		}
-	}
-	if kids == nil {
-		return n
-	}
-	c := *n
-	c.kids = kids
-	return &c
+	return mapKids(n, func(i int) *node { return mapStrings(t, n.kids[i], f) })
 }
 
 // With is an object with member name set to v (as Build takes it), in the member's place or at the end.
@@ -152,14 +151,14 @@ func (n Node) With(name string, v any) Node {
 	done := false
 	for have, kid := range n.Members() {
 		if have == name {
-			c.add(name, build(v))
+			c.add(name, build(v, t))
 			done = true
 			continue
 		}
 		c.add(have, kid.n)
 	}
 	if !done {
-		c.add(name, build(v))
+		c.add(name, build(v, t))
 	}
 	return Node{t, c}
 }

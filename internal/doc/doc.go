@@ -38,16 +38,33 @@ type Tree struct {
 	Name string // shown in problems
 	Src  []byte
 	root *node
+	read reader // what parsed Src; nil for Build
+	bom  bool   // the file began with a byte order mark, which Src lacks
 
 	linesOnce sync.Once
 	lines     []int // offsets of line starts
 }
 
+// reader is one of the three parsers.
+type reader func(name string, src []byte) (*Tree, diag.List)
+
+// form is how a source spells a value, where splicing or a schema must know.
+type form uint8
+
+const (
+	formFlow   form = iota // every JSON value, TOML's inline values, YAML's flow collections and quoted scalars
+	formPlain              // YAML: a scalar without quotes
+	formBlock              // YAML: a collection by indentation, a literal or folded scalar
+	formHeader             // TOML: a table with a [header] of its own; a list of [[header]] tables
+	formDotted             // TOML: a table that only longer keys or headers name
+)
+
 // node offsets are -1 for values that no source holds (Build).
 type node struct {
 	kind     Kind
-	off, end int // value, in Src
-	keyOff   int // its name in the holding object, in Src; -1 for none
+	form     form
+	off, end int32 // value, in Src
+	keyOff   int32 // its name in the holding object, in Src; -1 for none
 	text     string
 	names    []string // of kids, for objects
 	kids     []*node
@@ -60,8 +77,13 @@ type Node struct {
 	n *node
 }
 
-// Root is the document's value.
-func (t *Tree) Root() Node { return Node{t, t.root} }
+// Root is the document's value; absent for a nil tree.
+func (t *Tree) Root() Node {
+	if t == nil {
+		return Node{}
+	}
+	return Node{t, t.root}
+}
 
 // Pos turns an offset of Src into a position. Columns count bytes.
 func (t *Tree) Pos(off int) diag.Pos {
@@ -156,16 +178,8 @@ func (n Node) Get(name string) Node {
 	if n.Kind() != Object {
 		return Node{}
 	}
-	if n.n.index != nil {
-		if i, ok := n.n.index[name]; ok {
-			return Node{n.t, n.n.kids[i]}
-		}
-		return Node{}
-	}
-	for i, have := range n.n.names {
-		if have == name {
-			return Node{n.t, n.n.kids[i]}
-		}
+	if kid := n.n.get(name); kid != nil {
+		return Node{n.t, kid}
 	}
 	return Node{}
 }
@@ -206,13 +220,13 @@ func (n Node) Pos() diag.Pos {
 	if n.n == nil {
 		return diag.Pos{File: n.t.Name}
 	}
-	return n.t.Pos(n.n.off)
+	return n.t.Pos(int(n.n.off))
 }
 
 // KeyPos is where the value's name begins, or the value's own position in an array.
 func (n Node) KeyPos() diag.Pos {
 	if n.n != nil && n.n.keyOff >= 0 {
-		return n.t.Pos(n.n.keyOff)
+		return n.t.Pos(int(n.n.keyOff))
 	}
 	return n.Pos()
 }
@@ -228,16 +242,39 @@ func (n Node) Raw() []byte {
 // Same tells whether two handles are the same value of the same tree.
 func (n Node) Same(m Node) bool { return n.n == m.n }
 
+// get is the member of a name, or nil.
+func (n *node) get(name string) *node {
+	if n.index != nil {
+		if i, ok := n.index[name]; ok {
+			return n.kids[i]
+		}
+		return nil
+	}
+	for i, have := range n.names {
+		if have == name {
+			return n.kids[i]
+		}
+	}
+	return nil
+}
+
 // add appends a member; the caller has checked that the name is new.
 func (n *node) add(name string, kid *node) {
 	n.names = append(n.names, name)
 	n.kids = append(n.kids, kid)
 	if n.index != nil {
 		n.index[name] = len(n.kids) - 1
-	} else if len(n.kids) > 8 {
-		n.index = make(map[string]int, 16)
-		for i, s := range n.names {
-			n.index[s] = i
-		}
+	} else if len(n.kids) > manyMembers {
+		n.reindex()
+	}
+}
+
+// manyMembers is from where on a map finds members faster than looking at each.
+const manyMembers = 8
+
+func (n *node) reindex() {
+	n.index = make(map[string]int, 2*len(n.names))
+	for i, name := range n.names {
+		n.index[name] = i
 	}
 }

@@ -28,6 +28,11 @@ type Type struct {
 	OneOf    []string // allowed strings
 	Min      *float64
 	Max      *float64
-	NonEmpty bool                   // a string, list or table must hold something
-	Check    func(Node, *diag.List) // more; runs only when everything above holds
+	NonEmpty bool // a string, list or table must hold something
+	// Plain takes YAML's scalars without quotes (1.0, true, 2020-01-01) where a string is wanted, as written and with a warning.
+	Plain  bool
+	Secret bool // its value is never shown
+	// Check is more; it runs only when everything above holds. Where in its problems counts from the value; a Pos without a file
+	// becomes the value's.
+	Check func(Node, *diag.List)
 }
