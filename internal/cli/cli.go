@@ -1,0 +1,95 @@
+// Package cli is the command line: it parses arguments, asks people, prints results and turns errors into exit codes.
+//
+// Each noun has a package with one file per verb; `run` and what has no noun stand here. Package verb holds what they share. Nothing here
+// decides what a bundle means or does: a command calls internal/app and shows what came of it.
+package cli
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+// Main runs one command line and answers its exit code. The first Ctrl-C or SIGTERM cancels the command, the second makes Main return
+// while the command still unwinds: its caller must then end the process.
+func Main(ctx context.Context, args []string, s *term.Streams, env func(string) (string, bool)) int {
+	sig, ctx := watchSignals(ctx)
+	defer sig.stop()
+	p := verb.NewProgram(s, env)
+	done := make(chan error, 1)
+	go func() { done <- execute(ctx, p, args) }()
+	select {
+	case err := <-done:
+		return report(s, sig.error(err))
+	case <-sig.second:
+		for _, line := range p.Aborted() {
+			s.Problem("%s", line)
+		}
+		return report(s, sig.error(nil))
+	}
+}
+
+func execute(ctx context.Context, p *verb.Program, args []string) (err error) {
+	root := newRoot(p)
+	root.SetArgs(args)
+	root.SetIn(p.Streams.In)
+	root.SetOut(p.Streams.Out)
+	root.SetErr(p.Streams.Err)
+	defer func() {
+		err = errors.Join(err, p.Close(ctx))
+	}()
+	if err := root.ExecuteContext(ctx); err != nil {
+		return err
+	}
+	return p.Streams.Failed()
+}
+
+// report prints what has not been said yet, `Error: ` before its first line alone, and answers the exit code.
+func report(s *term.Streams, err error) int {
+	if err == nil {
+		return verb.Done
+	}
+	if list, ok := diag.From(err); ok {
+		for _, w := range list.Of(diag.Warning) {
+			s.Problem("Warning: %s", w)
+		}
+		defer func() {
+			for _, h := range list.Of(diag.Hint) {
+				s.Problem("Hint: %s", h)
+			}
+		}()
+	}
+	if text := message(err); text != "" {
+		s.Problem("%s%s", s.ErrColors().Red("Error: "), text)
+	}
+	return verb.Code(err)
+}
+
+// message is an error's text for people; "" when it only carries an exit code.
+func message(err error) string {
+	var lines []string
+	for _, e := range flatten(err) {
+		var exit *verb.ExitError
+		if errors.As(e, &exit) && exit.Err == nil {
+			continue
+		}
+		lines = append(lines, e.Error())
+	}
+	return strings.Join(lines, "\n")
+}
+
+// flatten takes joined errors apart, so that each has its own line.
+func flatten(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // a wrapped join is one message, only a bare one is taken apart
+		var out []error
+		for _, e := range j.Unwrap() {
+			out = append(out, flatten(e)...)
+		}
+		return out
+	}
+	return []error{err}
+}

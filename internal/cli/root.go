@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/cli/verb"
+)
+
+// newRoot builds the whole command tree. Nothing is opened or read for it: a command that needs the program's parts asks p for them.
+func newRoot(p *verb.Program) *cobra.Command {
+	var version, verbose bool
+	var color string
+	root := &cobra.Command{
+		Use:   "agent-env",
+		Short: "Run agent environments in isolated sandboxes and score what happened",
+		Long: `agent-env takes a folder (a bundle) of environments, data, agents and tasks, starts what its tasks need in isolated
+sandboxes, and scores the outcome.
+
+  agent-env run hello          runs a bundle that comes with this program
+  agent-env run ./my-bundle    runs a folder
+  agent-env doctor             tells what works on this machine`,
+		SilenceErrors:     true,
+		SilenceUsage:      true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+		Args:              cobra.ArbitraryArgs,
+		PersistentPreRunE: func(*cobra.Command, []string) error {
+			p.Streams.Verbose = verbose
+			if verbose && p.Streams.Quiet {
+				return verb.Usagef("--verbose and --quiet exclude each other")
+			}
+			if err := p.Streams.SetColor(color); err != nil {
+				return verb.Usagef("%w", err)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if version {
+				p.Streams.Printf("agent-env %s (agentenv-framework %s, protocol %s)\n", app.Version, app.FrameworkVersion, app.ProtocolVersion)
+				return nil
+			}
+			if len(args) > 0 {
+				return verb.Unknown(cmd, args[0])
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return verb.Usagef("%s; see %s --help", strings.TrimSuffix(err.Error(), "."), cmd.CommandPath())
+	})
+	root.Flags().BoolVar(&version, "version", false, "print the version and what it counts as for requirements")
+	pf := root.PersistentFlags()
+	pf.BoolVarP(&verbose, "verbose", "v", false, "say more about what is being done")
+	pf.BoolVarP(&p.Streams.Quiet, "quiet", "q", false, "say nothing but results and problems")
+	pf.StringVar(&color, "color", "auto", "colour the output: auto, always or never")
+	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	root.AddCommand(commands(p)...)
+	return root
+}
+
+func commands(p *verb.Program) []*cobra.Command {
+	return []*cobra.Command{
+		newCompletion(p),
+	}
+}

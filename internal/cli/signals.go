@@ -1,0 +1,75 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"agentenv.internal/agentenv/internal/cli/verb"
+)
+
+// signals counts Ctrl-C and SIGTERM: the first cancels the context, the second closes second.
+type signals struct {
+	second chan struct{}
+	ctx    context.Context //nolint:containedctx // its cause names the signal; it is asked after the command has ended
+	end    chan struct{}
+	ended  chan struct{}
+	ch     chan os.Signal
+}
+
+// signalError is the cause of a context that a signal cancelled.
+type signalError struct{ sig os.Signal }
+
+func (e signalError) Error() string { return "stopped by " + e.sig.String() }
+
+func (e signalError) code() int {
+	if e.sig == syscall.SIGTERM {
+		return verb.Terminated
+	}
+	return verb.Interrupted
+}
+
+func watchSignals(parent context.Context) (*signals, context.Context) {
+	ctx, cancel := context.WithCancelCause(parent)
+	s := &signals{second: make(chan struct{}), ctx: ctx, end: make(chan struct{}), ended: make(chan struct{}), ch: make(chan os.Signal, 2)}
+	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		defer close(s.ended)
+		for n := 0; ; {
+			select {
+			case sig := <-s.ch:
+				if n++; n == 1 {
+					cancel(signalError{sig})
+				} else {
+					close(s.second)
+					return
+				}
+			case <-s.end:
+				cancel(nil)
+				return
+			}
+		}
+	}()
+	return s, ctx
+}
+
+func (s *signals) stop() {
+	signal.Stop(s.ch)
+	close(s.end)
+	<-s.ended
+}
+
+// error is what a command's error means when a signal came first: the signal's exit code, and no word about the cancelling itself.
+func (s *signals) error(err error) error {
+	sig, ok := errors.AsType[signalError](context.Cause(s.ctx))
+	if !ok {
+		return err
+	}
+	var exit *verb.ExitError
+	if err == nil || errors.Is(err, context.Canceled) || errors.As(err, &exit) && exit.Err == nil {
+		return verb.Exit(sig.code())
+	}
+	return &verb.ExitError{Code: sig.code(), Err: err}
+}
