@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
@@ -16,21 +17,29 @@ import (
 	"agentenv.internal/agentenv/internal/ref"
 )
 
-// Kind is one step type: its fields and rules, no code that acts.
+// Kind is one step type: its fields and rules, no code that acts. Use it by pointer.
 type Kind struct {
 	Name   string
-	Fields doc.Schema // strict; the base fields of every step are added by Check
+	Doc    string     // one line
+	Fields doc.Schema // strict; Schema adds the fields that every step has
 	Refs   []Ref
-	Check  func(doc.Node, *diag.List) // rules across fields; may be nil
+	Check  func(doc.Node, *diag.List) // rules across fields, run when every field has its type; may be nil
+
+	once   sync.Once
+	schema *doc.Schema
 }
 
 // Ref is a field that names a stored entity.
 type Ref struct {
-	Path    string   // "artifact_id", "artifacts[].id", "snapshot_config.env_id"
+	// Path leads from the step to a string: "artifact_id", "artifacts[].id", "snapshot_config.env_id".
+	// "of[]*" stands for any number, none included, of "of[]" in a row: "triggers[].when.of[]*.env_id".
+	Path    string
 	Kind    ref.Kind // what it names
 	Type    string   // the type it must have; "" for any
 	Version string   // sibling field that pins a version; "" for none
 	Out     bool     // the step writes it
+	// Of an output whose field is absent: its name is the last segment of field From followed by Suffix.
+	From, Suffix string
 }
 
 // Executor does what one kind asks. It is built once and used by many runs at once.
