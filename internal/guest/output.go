@@ -1,0 +1,216 @@
+package guest
+
+import (
+	"context"
+	"os"
+	"time"
+)
+
+// Limits bounds what Output keeps of each stream, in bytes. 0 is DefaultLimit, a negative number keeps everything.
+type Limits struct {
+	Stdout, Stderr int64
+	Stdin          []byte // given to the command, then end of file; nil is /dev/null
+}
+
+// DefaultLimit is what Output keeps of a stream whose limit is 0.
+const DefaultLimit = 1 << 20
+
+// drainGrace is how long Output waits, after the command has ended, for the end of a stream that a process left behind holds open.
+// Everything written before the command's end is kept whatever this is.
+const drainGrace = 100 * time.Millisecond
+
+// Captured is what is kept of one stream: all of it, or its head and its tail. Bytes are never changed.
+type Captured struct {
+	Head      []byte
+	Tail      []byte // empty unless Truncated
+	Total     int64  // bytes that were written, kept or not
+	Truncated bool
+}
+
+// Bytes is the stream as kept: the whole, or head and tail with nothing between them.
+func (c Captured) Bytes() []byte {
+	if !c.Truncated {
+		return c.Head
+	}
+	return append(append(make([]byte, 0, len(c.Head)+len(c.Tail)), c.Head...), c.Tail...)
+}
+
+// String is Bytes as a string.
+func (c Captured) String() string { return string(c.Bytes()) }
+
+// Result is a command's end with what it wrote.
+type Result struct {
+	Exit   Exit
+	Stdout Captured
+	Stderr Captured
+}
+
+// Output runs c in b and captures its output within l. The streams it could read are answered beside an error too.
+// It returns soon after the command's end even when a daemon that the command left holds its output open.
+func Output(ctx context.Context, b Box, c Command, l Limits) (Result, error) {
+	out, outW, err := capturePipe(l.Stdout)
+	if err != nil {
+		return Result{}, err
+	}
+	defer out.close()
+	errs, errW, err := capturePipe(l.Stderr)
+	if err != nil {
+		outW.Close()
+		return Result{}, err
+	}
+	defer errs.close()
+	in, feed, err := stdinPipe(l.Stdin)
+	if err != nil {
+		outW.Close()
+		errW.Close()
+		return Result{}, err
+	}
+	out.start()
+	errs.start()
+	exit, err := b.Exec(ctx, c, [3]*os.File{in, outW, errW})
+	outW.Close()
+	errW.Close()
+	feed.stop()
+	if in != nil {
+		in.Close()
+	}
+	until := time.Now().Add(drainGrace)
+	if err != nil {
+		until = time.Now()
+	}
+	return Result{Exit: exit, Stdout: out.finish(until), Stderr: errs.finish(until)}, err
+}
+
+// capture reads one pipe into a head and a ring that holds the newest bytes.
+type capture struct {
+	r    *os.File
+	done chan struct{}
+	keep int64 // bytes kept in head, and as many in the ring; negative: all in head
+	size int   // what the pipe can hold: at most this much is unread when its writers are gone
+
+	head  []byte
+	ring  []byte
+	at    int
+	total int64
+}
+
+func capturePipe(limit int64) (*capture, *os.File, error) {
+	if limit == 0 {
+		limit = DefaultLimit
+	}
+	r, w, size, err := pipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	return &capture{r: r, done: make(chan struct{}), keep: limit, size: size}, w, nil
+}
+
+func (c *capture) start() {
+	go func() {
+		defer close(c.done)
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := c.r.Read(buf)
+			c.add(buf[:n])
+			if err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// finish ends the reader at the end of file or at the time until, then takes what the pipe still holds.
+func (c *capture) finish(until time.Time) Captured {
+	c.r.SetReadDeadline(until)
+	<-c.done
+	c.r.SetReadDeadline(time.Time{})
+	c.drain()
+	return c.captured()
+}
+
+// drain takes what was in the pipe, never more than its size, so that a talkative daemon can't hold it.
+func (c *capture) drain() {
+	raw, err := c.r.SyscallConn()
+	if err != nil {
+		return
+	}
+	buf := make([]byte, 32<<10)
+	for left := c.size; left > 0; {
+		var n int
+		if raw.Read(func(fd uintptr) bool { n = readNow(fd, buf[:min(left, len(buf))]); return true }) != nil || n <= 0 {
+			return
+		}
+		c.add(buf[:n])
+		left -= n
+	}
+}
+
+func (c *capture) add(p []byte) {
+	c.total += int64(len(p))
+	if c.keep < 0 {
+		c.head = append(c.head, p...)
+		return
+	}
+	half := c.keep - c.keep/2
+	if room := half - int64(len(c.head)); room > 0 {
+		n := min(room, int64(len(p)))
+		c.head = append(c.head, p[:n]...)
+		p = p[n:]
+	}
+	tail := int(c.keep / 2)
+	if len(p) > tail {
+		p = p[len(p)-tail:]
+		c.ring, c.at = c.ring[:0], 0
+	}
+	if room := tail - len(c.ring); room > 0 {
+		n := min(room, len(p))
+		c.ring = append(c.ring, p[:n]...)
+		p = p[n:]
+	}
+	for len(p) > 0 {
+		n := copy(c.ring[c.at:], p)
+		p, c.at = p[n:], (c.at+n)%len(c.ring)
+	}
+}
+
+func (c *capture) captured() Captured {
+	tail := append(append(make([]byte, 0, len(c.ring)), c.ring[c.at:]...), c.ring[:c.at]...)
+	if c.keep < 0 || c.total <= c.keep {
+		return Captured{Head: append(c.head, tail...), Total: c.total}
+	}
+	return Captured{Head: c.head, Tail: tail, Total: c.total, Truncated: true}
+}
+
+func (c *capture) close() { c.r.Close() }
+
+// feeder writes the bytes of a command's stdin.
+type feeder struct {
+	w    *os.File
+	done chan struct{}
+}
+
+func stdinPipe(b []byte) (*os.File, *feeder, error) {
+	if b == nil {
+		return nil, &feeder{}, nil
+	}
+	r, w, err := feedPipe()
+	if err != nil {
+		return nil, nil, err
+	}
+	f := &feeder{w: w, done: make(chan struct{})}
+	go func() {
+		defer close(f.done)
+		defer w.Close()
+		w.Write(b) // an error means that the command closed its stdin or ended: what it didn't read is nobody's
+	}()
+	return r, f, nil
+}
+
+// stop ends a write that nobody reads any more and waits for it.
+func (f *feeder) stop() {
+	if f.w == nil {
+		return
+	}
+	f.w.SetWriteDeadline(time.Now())
+	<-f.done
+}
