@@ -173,7 +173,11 @@ func (c *checker) scalar(n Node, path []string, t *Type) {
 }
 
 func (c *checker) kind(n Node, path []string, t *Type) {
-	c.add(n.Pos(), path, CodeKind, "must be "+t.want()+", not "+t.show(n), "")
+	fix := ""
+	if k := n.Kind(); slices.Contains(t.Kinds, String) && (k == Bool || k == Int || k == Float || k == Datetime) {
+		fix = "put it between quotes"
+	}
+	c.add(n.Pos(), path, CodeKind, "must be "+t.want()+", not "+t.show(n), fix)
 }
 
 func (s *Schema) field(name string) *Field {

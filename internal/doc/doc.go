@@ -56,7 +56,8 @@ const (
 	formPlain              // YAML: a scalar without quotes
 	formBlock              // YAML: a collection by indentation, a literal or folded scalar
 	formHeader             // TOML: a table with a [header] of its own; a list of [[header]] tables
-	formDotted             // TOML: a table that only longer keys or headers name
+	formSuper              // TOML: a table that only longer headers name
+	formDotted             // TOML: a table that dotted keys name
 )
 
 // node offsets are -1 for values that no source holds (Build).

@@ -2,6 +2,8 @@ package doc
 
 import (
 	"fmt"
+	"path"
+	"strings"
 	"unicode/utf8"
 
 	"agentenv.internal/agentenv/internal/diag"
@@ -12,6 +14,18 @@ const MaxConfig = 8 << 20
 
 // maxDepth is how many lists and tables may lie within each other.
 const maxDepth = 100
+
+// Parse reads src by the suffix of name: .toml, .yaml, .yml, anything else as JSON.
+func Parse(name string, src []byte) (*Tree, diag.List) {
+	switch strings.ToLower(path.Ext(name)) {
+	case ".toml":
+		return ParseTOML(name, src)
+	case ".yaml", ".yml":
+		return ParseYAML(name, src)
+	default:
+		return ParseJSON(name, src)
+	}
+}
 
 // state is what the three readers share: the tree under construction and what is wrong with it.
 type state struct {
