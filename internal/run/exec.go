@@ -1,0 +1,71 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"runtime/debug"
+
+	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/task"
+)
+
+// errTimeout is the cause of a context that ended with the step's own limit.
+var errTimeout = errors.New("the step's time is up")
+
+// exec calls a step's executor with the document that it sees, under the step's limit. A panic is a defect of ours, not the task's.
+func (r *Runner) exec(ctx context.Context, st *task.Step, c *step.Call) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			r.Log.Error("an executor panicked", "step", st.ID, "type", st.Type, "panic", p, "stack", string(debug.Stack()))
+			err = step.Infra(step.Errorf("InternalError", "a defect in agent-env stopped this %s step; -v shows where, please report it", st.Type))
+		}
+	}()
+	e, ok := r.Executors.Get(st.Type)
+	if !ok {
+		return step.Errorf("UnsupportedError", "%s", missing(st.Type))
+	}
+	c.Doc = Filled(st.Kind, st.Doc)
+	if st.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, st.Timeout, errTimeout)
+		defer cancel()
+	}
+	err = e.Value.Run(ctx, c)
+	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
+		return step.Errorf("TimeoutError", "timed out after %gs", st.Timeout.Seconds())
+	}
+	return err
+}
+
+// Filled is a step's document as executors see it: defaults in place of what is absent or null.
+func Filled(k *step.Kind, d doc.Node) doc.Node {
+	if k == nil {
+		return d
+	}
+	schema := k.Schema()
+	for _, f := range schema.Fields {
+		if v := d.Get(f.Name); f.Default != nil && v.Exists() && v.IsNull() {
+			d = d.With(f.Name, f.Default)
+		}
+	}
+	return schema.Fill(d)
+}
+
+// missing says that nothing executes a step type.
+func missing(typ string) string {
+	return fmt.Sprintf("%s steps are checked but can't be run by this version of agent-env", typ)
+}
+
+func diffJSON(ops []step.Op) json.RawMessage {
+	if len(ops) == 0 {
+		return nil
+	}
+	b, err := json.Marshal(ops)
+	if err != nil { // ops hold JSON already
+		panic(fmt.Sprintf("run: marshal diff: %v", err))
+	}
+	return b
+}

@@ -1,0 +1,246 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+const (
+	// logDelay is how long log lines may wait to be written together.
+	logDelay = 50 * time.Millisecond
+	// maxPending is how many bytes of log lines may wait; a step that logs more than that writes them itself.
+	maxPending = 256 << 10
+	// maxMessage is how much of one log line is kept.
+	maxMessage = 64 << 10
+)
+
+// recorder writes a run's events in one order: those that wait, then those of the commit. It also tells the time of the lease.
+type recorder struct {
+	ctx   context.Context // the run's, without its cancellation: the end of a cancelled run is written too
+	owner runlog.Owner
+	slog  *slog.Logger
+	stop  context.CancelCauseFunc // ends the run
+
+	order sync.Mutex // held from taking what waits until it is appended
+
+	mu      sync.Mutex
+	waiting []runlog.Event
+	size    int
+	err     error // of the first append that failed; nothing is written after it
+	levels  []string
+	wake    chan struct{}
+}
+
+func newRecorder(ctx context.Context, run string, o runlog.Owner, log *slog.Logger, stop context.CancelCauseFunc) *recorder {
+	return &recorder{ctx: context.WithoutCancel(ctx), owner: o, slog: log.With("run", run), stop: stop, wake: make(chan struct{}, 1)}
+}
+
+// start renews the ownership, serves requests and writes what waits, until the function that it answers is called.
+func (r *recorder) start() (stop func()) {
+	ctx, cancel := context.WithCancel(r.ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { r.renew(ctx) })
+	wg.Go(func() { r.pump(ctx) })
+	return func() { cancel(); wg.Wait() }
+}
+
+func (r *recorder) renew(ctx context.Context) {
+	t := time.NewTicker(runlog.OwnerTTL / 3)
+	defer t.Stop()
+	requests := r.owner.Requests()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case q, ok := <-requests:
+			if !ok {
+				requests = nil
+			} else if q.Kind == "cancel" {
+				r.stop(errAsked)
+			}
+		case <-t.C:
+			err := r.owner.Renew(ctx)
+			switch {
+			case errors.Is(err, runlog.ErrFenced):
+				r.fail(err)
+			case err != nil && ctx.Err() == nil:
+				// The next renewal or append decides: while nobody else claims the run, it goes on.
+				r.slog.Warn("renew the run's ownership", "error", err)
+			}
+		}
+	}
+}
+
+func (r *recorder) pump(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.wake:
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(logDelay):
+			_ = r.commit() // a failure ends the run by itself
+		}
+	}
+}
+
+// hold keeps an event for the next commit.
+func (r *recorder) hold(e runlog.Event) (full bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.At.IsZero() {
+		e.At = now()
+	}
+	r.waiting = append(r.waiting, e)
+	r.size += len(e.Data)
+	return r.size > maxPending
+}
+
+// later keeps an event that is written soon by itself.
+func (r *recorder) later(e runlog.Event) {
+	if r.hold(e) {
+		_ = r.commit() // a failure ends the run by itself
+		return
+	}
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// commit appends what waits and es, in this order. After a first failure it does nothing and answers that failure.
+func (r *recorder) commit(es ...runlog.Event) error {
+	r.order.Lock()
+	defer r.order.Unlock()
+	r.mu.Lock()
+	all := append(r.waiting, es...)
+	r.waiting, r.size = nil, 0
+	err := r.err
+	r.mu.Unlock()
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	if err := r.owner.Append(r.ctx, all...); err != nil { // the store bounds how long it waits for other writers
+		return r.fail(fmt.Errorf("record the run: %w", err))
+	}
+	return nil
+}
+
+// fail ends the run because it can't be recorded.
+func (r *recorder) fail(err error) error {
+	r.mu.Lock()
+	if r.err == nil {
+		r.err = err
+	}
+	err = r.err
+	r.mu.Unlock()
+	r.stop(err)
+	return err
+}
+
+// failed is why the run can't be recorded, or nil.
+func (r *recorder) failed() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.err
+}
+
+func (r *recorder) fenced() bool { return errors.Is(r.failed(), runlog.ErrFenced) }
+
+// log notes something about the run as a whole.
+func (r *recorder) log(level slog.Level, message string, attrs ...any) {
+	line := runlog.LogLine{Level: levelName(level), Message: clip(message)}
+	for i := 0; i+1 < len(attrs); i += 2 {
+		if line.Attrs == nil {
+			line.Attrs = map[string]any{}
+		}
+		line.Attrs[fmt.Sprint(attrs[i])] = attrs[i+1]
+	}
+	r.later(event(runlog.Note, "", 0, line))
+	r.slog.Log(r.ctx, level, message, attrs...)
+}
+
+// BoxCreated records a sandbox with the isolation that was found in force.
+func (r *recorder) BoxCreated(name string, b sandbox.Info) {
+	r.mu.Lock()
+	r.levels = append(r.levels, b.Isolation.Level)
+	r.mu.Unlock()
+	r.later(event(runlog.BoxCreated, "", 0, boxData(name, b, nil)))
+}
+
+// BoxRemoved records that a sandbox is gone, or why it isn't.
+func (r *recorder) BoxRemoved(name string, b sandbox.Info, err error) {
+	r.later(event(runlog.BoxRemoved, "", 0, boxData(name, b, err)))
+}
+
+func boxData(name string, b sandbox.Info, err error) runlog.Box {
+	box := runlog.Box{ID: b.ID, Name: name, Provider: b.Provider}
+	if err != nil {
+		box.Error = err.Error()
+		return box
+	}
+	box.Isolation, _ = json.Marshal(b.Isolation) // of strings and bools: it can't fail
+	return box
+}
+
+// weakest is the weakest isolation level among the sandboxes seen.
+func (r *recorder) weakest() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rank := func(l string) int {
+		switch l {
+		case sandbox.LevelContainer:
+			return 2
+		case sandbox.LevelNamespaces:
+			return 1
+		default:
+			return 0
+		}
+	}
+	if len(r.levels) == 0 {
+		return ""
+	}
+	weakest := r.levels[0]
+	for _, l := range r.levels[1:] {
+		if rank(l) < rank(weakest) {
+			weakest = l
+		}
+	}
+	return weakest
+}
+
+// event makes an event. data is one of runlog's own types, which marshal.
+func event(kind, stepID string, attempt int, data any) runlog.Event {
+	b, err := json.Marshal(data)
+	if err != nil {
+		b, _ = json.Marshal(runlog.LogLine{Level: "warn", Message: "an event could not be written as JSON: " + err.Error()})
+		kind = runlog.Note
+	}
+	return runlog.Event{At: now(), Kind: kind, Step: stepID, Attempt: attempt, Data: b}
+}
+
+func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
+
+// clip keeps the beginning of a long message, whole characters, and says how much is missing.
+func clip(s string) string {
+	if len(s) <= maxMessage {
+		return s
+	}
+	n := maxMessage
+	for n > maxMessage-utf8.UTFMax && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return fmt.Sprintf("%s… (%d bytes more)", s[:n], len(s)-n)
+}

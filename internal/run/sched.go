@@ -1,0 +1,369 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/task"
+)
+
+// state is where a step is.
+type state uint8
+
+const (
+	waiting   state = iota // for its dependencies, or held back for a retry
+	running                // its executor works
+	succeeded              //
+	failed                 // tolerated or fatal
+	skipped                // never starts
+)
+
+func (s state) settled() bool { return s >= succeeded }
+
+// node is one step of the graph.
+type node struct {
+	state   state
+	waits   int   // dependencies that have not settled
+	next    []int // steps that wait for this one
+	anc     bits  // steps that this one depends on, at any distance
+	attempt int
+	retries int
+	began   time.Time
+	cancel  context.CancelCauseFunc // of the attempt that runs
+	redo    bool                    // what the attempt answers is dropped: the step runs again
+	failure *Failure
+}
+
+// sched is the scheduler of one run. Everything but the executors runs in the goroutine of loop.
+type sched struct {
+	r    *Runner
+	q    Request
+	rec  *recorder
+	hist step.History
+	ctx  context.Context
+
+	nodes    []node
+	ready    []int // steps whose dependencies have settled
+	done     chan ended
+	inFlight int
+	fatal    bool // nothing new starts but what always runs
+	stopped  bool // nothing new starts
+	cut      bool // a step was stopped, or did not start, because the run was cancelled
+	failures []*Failure
+	retries  []*retry
+	gone     deploy.Gone // taken down before the end
+}
+
+// ended is what an executor left.
+type ended struct {
+	i   int
+	ops []step.Op
+	err error
+}
+
+func newSched(ctx context.Context, r *Runner, q Request, rec *recorder) *sched {
+	n := len(q.Task.Steps)
+	s := &sched{r: r, q: q, rec: rec, ctx: ctx, nodes: make([]node, n), done: make(chan ended, n)}
+	for i := range s.nodes {
+		s.link(i)
+		if s.nodes[i].waits == 0 {
+			s.ready = append(s.ready, i)
+		}
+	}
+	return s
+}
+
+// link connects a step with those it waits for. A dependency that another one implies is left out, so that a chain, where each step depends on
+// all before it, has one edge per step.
+func (s *sched) link(i int) {
+	n := &s.nodes[i]
+	n.anc = newBits(i)
+	for _, d := range slices.Backward(slices.Sorted(slices.Values(s.step(i).Deps))) {
+		if n.anc.has(d) {
+			continue
+		}
+		n.anc.set(d)
+		n.anc.or(s.nodes[d].anc)
+		s.nodes[d].next = append(s.nodes[d].next, i)
+		n.waits++
+	}
+}
+
+func (s *sched) step(i int) *task.Step { return &s.q.Task.Steps[i] }
+
+// loop runs until every step has settled.
+func (s *sched) loop() {
+	cancelled := s.ctx.Done()
+	var grace <-chan time.Time
+	for {
+		s.dispatch()
+		if s.inFlight == 0 && len(s.retries) == 0 {
+			return
+		}
+		select {
+		case e := <-s.done:
+			s.finish(e)
+			for more := true; more; { // what has ended meanwhile shares the commit
+				select {
+				case e := <-s.done:
+					s.finish(e)
+				default:
+					more = false
+				}
+			}
+		case <-s.wake():
+		case <-cancelled:
+			cancelled = nil
+			s.stopped = true
+			t := time.NewTimer(graceDown)
+			defer t.Stop()
+			grace = t.C
+		case <-grace:
+			// A step that doesn't end when told to: without its sandboxes it has nothing to wait for.
+			s.down()
+		}
+	}
+}
+
+// down takes the run's world down; what a first call could not remove, a second one tries again.
+func (s *sched) down() {
+	gone, err := s.r.World.Down(s.ctx, s.q.Run)
+	s.gone.Removed += gone.Removed
+	s.gone.Left = gone.Left
+	if err != nil {
+		s.rec.log(slog.LevelWarn, "taking the run's sandboxes down: "+err.Error())
+	}
+}
+
+// dispatch settles what can't start, starts what can, and commits the events of both together with those that wait.
+func (s *sched) dispatch() {
+	s.resume()
+	var start []int
+	for len(s.ready) > 0 {
+		i := s.ready[0]
+		s.ready = s.ready[1:]
+		n := &s.nodes[i]
+		switch {
+		case n.state != waiting || s.held(i):
+		case s.stopped, s.fatal && !s.step(i).Always:
+			n.state = skipped
+			s.cut = s.cut || s.stopped
+			s.rec.hold(event(runlog.StepEnded, s.step(i).ID, 0, runlog.StepEnd{Status: runlog.Skipped}))
+			s.settle(i)
+		default:
+			n.state = running
+			n.attempt++
+			n.began = time.Now()
+			start = append(start, i)
+			s.rec.hold(event(runlog.StepStarted, s.step(i).ID, n.attempt, runlog.StepStart{Type: s.step(i).Type}))
+		}
+	}
+	if err := s.rec.commit(); err != nil && !s.stopped { // the run's context is cancelled by now
+		s.stopped = true
+		for _, i := range start {
+			s.nodes[i].state = waiting
+		}
+		s.ready = append(s.ready, start...)
+		s.dispatch()
+		return
+	}
+	for _, i := range start {
+		s.start(i)
+	}
+}
+
+// settle tells the steps that wait for i.
+func (s *sched) settle(i int) {
+	for _, j := range s.nodes[i].next {
+		if s.nodes[j].waits--; s.nodes[j].waits == 0 {
+			s.ready = append(s.ready, j)
+		}
+	}
+}
+
+// start runs a step's executor in a goroutine of its own, which ends with a send to done.
+func (s *sched) start(i int) {
+	n := &s.nodes[i]
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	n.cancel = cancel
+	s.inFlight++
+	if s.q.Watch != nil {
+		s.q.Watch.StepStarted(s.started(i))
+	}
+	anc := n.anc
+	call := &step.Call{
+		Run: s.q.Run, Step: s.step(i).ID, Attempt: n.attempt,
+		State: s.hist.View(anc.has),
+		Out:   &step.Diff{},
+		Log:   slog.New(&stepLog{rec: s.rec, step: s.step(i).ID, attempt: n.attempt, next: s.rec.slog.With("step", s.step(i).ID).Handler()}),
+	}
+	go func() {
+		defer cancel(nil)
+		err := s.r.exec(ctx, s.step(i), call)
+		e := ended{i: i, err: err}
+		if err == nil {
+			e.ops = call.Out.Ops()
+		}
+		s.done <- e
+	}()
+}
+
+func (s *sched) started(i int) StepStarted {
+	return StepStarted{Number: i + 1, Of: len(s.nodes), ID: s.step(i).ID, Type: s.step(i).Type, Attempt: s.nodes[i].attempt}
+}
+
+// finish takes what an executor left: its diff when it succeeded, its failure and what follows from it otherwise.
+func (s *sched) finish(e ended) {
+	s.inFlight--
+	n := &s.nodes[e.i]
+	took := time.Since(n.began)
+	end := runlog.StepEnd{Seconds: seconds(took)}
+	again := false
+	switch {
+	case n.redo:
+		n.redo, n.state = false, waiting
+		end.Status, end.Error, again = runlog.Cancelled, errRedo.Error(), true
+	case e.err == nil:
+		n.state, n.failure = succeeded, nil
+		end.Status = runlog.Succeeded
+		end.Diff = diffJSON(e.ops)
+		s.hist.Commit(e.i, e.ops)
+		s.settle(e.i)
+	default:
+		again = s.fail(e.i, e.err, &end)
+	}
+	st := s.step(e.i)
+	s.rec.hold(event(runlog.StepEnded, st.ID, n.attempt, end))
+	if s.q.Watch != nil {
+		s.q.Watch.StepEnded(StepEnded{StepStarted: s.started(e.i), Status: end.Status, Seconds: end.Seconds, Failure: n.failure, Again: again})
+	}
+}
+
+// fail books a step's failure and tells whether the run goes back because of it.
+func (s *sched) fail(i int, err error, end *runlog.StepEnd) (again bool) {
+	n, st := &s.nodes[i], s.step(i)
+	f := failure(st, err)
+	n.failure = f
+	end.Error, end.ErrorType = f.Error, f.ErrorType
+	switch {
+	case s.ctx.Err() != nil:
+		f.ErrorType, f.Error = "Cancelled", "the run was cancelled"
+		end.Status, end.Error, end.ErrorType = runlog.Cancelled, f.Error, f.ErrorType
+		n.state = failed
+		s.stopped, s.cut = true, true
+		s.settle(i)
+		return false
+	case f.Infra:
+		end.Status = runlog.InfraFailed
+	default:
+		end.Status = runlog.Failed
+	}
+	if s.retry(i) {
+		return true
+	}
+	n.state = failed
+	f.Fatal = !st.Tolerated
+	end.Fatal = f.Fatal
+	s.fatal = s.fatal || f.Fatal
+	s.failures = append(s.failures, f)
+	s.settle(i)
+	return false
+}
+
+// failure is an executor's error as records and people see it.
+func failure(st *task.Step, err error) *Failure {
+	f := &Failure{Step: st.ID, Type: st.Type, Error: clip(err.Error()), Infra: step.IsInfra(err)}
+	var typed *step.Error
+	switch {
+	case errors.As(err, &typed):
+		f.ErrorType = typed.Type
+	case errors.Is(err, guest.ErrGone):
+		f.ErrorType = "SandboxGone"
+	case f.Infra:
+		f.ErrorType = "InfraError"
+	default:
+		f.ErrorType = "StepError"
+	}
+	return f
+}
+
+// result is how the run ended, now that every step has settled.
+func (s *sched) result() Result {
+	res := Result{}
+	for _, f := range s.failures {
+		res.Failures = append(res.Failures, *f)
+	}
+	// The one that decides stands first: a fault of the machinery, since what follows from it says nothing of the task; else the first fatal one.
+	slices.SortStableFunc(res.Failures, func(a, b Failure) int { return weight(b) - weight(a) })
+	recorded := s.rec.failed()
+	switch {
+	case recorded != nil:
+		res.Status = runlog.InfraFailed
+		res.Failures = append([]Failure{{ErrorType: "RecordError", Error: recorded.Error(), Fatal: true, Infra: true}}, res.Failures...)
+	case s.cut:
+		res.Status = runlog.Cancelled
+	case len(res.Failures) > 0 && res.Failures[0].Infra:
+		res.Status = runlog.InfraFailed
+	case len(res.Failures) > 0:
+		res.Status = runlog.Failed
+		res.Scores, _ = s.scores()
+	default:
+		var err error
+		if res.Scores, err = s.scores(); err != nil {
+			res.Status = runlog.Failed
+			res.Failures = []Failure{{ErrorType: "ScoreError", Error: err.Error(), Fatal: true}}
+			break
+		}
+		res.Status = outcome(res.Scores)
+	}
+	return res
+}
+
+func weight(f Failure) int {
+	switch {
+	case f.Infra:
+		return 2
+	case f.Fatal:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// scores are what the verifiers left.
+func (s *sched) scores() (map[string]float64, error) {
+	all := s.hist.View(func(int) bool { return true })
+	var out map[string]float64
+	for _, id := range all.Under(step.VerificationsPath) {
+		var v step.Verification
+		if _, err := all.Get(step.VerificationsPath+"/"+id, &v); err != nil {
+			return nil, fmt.Errorf("the verification '%s' can't be read: %w", id, err)
+		}
+		if out == nil {
+			out = map[string]float64{}
+		}
+		out[id] = v.Score
+	}
+	return out, nil
+}
+
+// outcome is the status of a run without failures: passed when it has scores and every one is at least 1.
+func outcome(scores map[string]float64) runlog.Status {
+	if len(scores) == 0 {
+		return runlog.Unscored
+	}
+	for _, v := range scores {
+		if v < 1 {
+			return runlog.Scored
+		}
+	}
+	return runlog.Passed
+}
