@@ -31,7 +31,9 @@ func baseFields() []doc.Field {
 		must("id", doc.Type{Kinds: []doc.Kind{doc.String}, NonEmpty: true, Check: oneLine}, "name of the step, unique in its task"),
 		must("type", name(), "step type"),
 		may("version", version(), nil, "version of a stored step"),
-		may("depends_on", list(doc.Type{Kinds: []doc.Kind{doc.String, doc.Object}, NonEmpty: true}), nil,
+		may("depends_on", list(doc.Type{Kinds: []doc.Kind{doc.String, doc.Object}, NonEmpty: true, Fields: &doc.Schema{
+			Fields: []doc.Field{must("task_step_id", name(), "id of a step")},
+		}}), nil,
 			"ids of the steps it waits for; absent: every step before it; []: none"),
 		may("fail_task_on_error", flag(), true, "false: a failure of this step doesn't stop the task"),
 		may("retry_config", table(
@@ -44,6 +46,9 @@ func baseFields() []doc.Field {
 		may("always", flag(), false, "true: runs after a fatal failure too, to collect and clean up"),
 	}
 }
+
+// Base is the schema of a step whose type is not known: the fields that every step has, and any others.
+func Base() *doc.Schema { return &doc.Schema{Fields: baseFields(), Open: true} }
 
 // checkBase holds the rules across base fields.
 func checkBase(n doc.Node, l *diag.List) {
