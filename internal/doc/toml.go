@@ -38,6 +38,9 @@ func ParseTOML(name string, src []byte) (*Tree, diag.List) {
 		default:
 			end := r.keyValue(r.table, e, r.depth)
 			r.table.end = max(r.table.end, int32(end))
+			if r.list != nil {
+				r.list.end = r.table.end
+			}
 		}
 	}
 	if err := r.p.Error(); err != nil {
@@ -52,6 +55,7 @@ type tomlReader struct {
 	p     unstable.Parser
 	root  *node
 	table *node // the table that key-values go to
+	list  *node // the list that table is an element of; nil for none
 	depth int   // of table
 }
 
@@ -85,7 +89,7 @@ func (r *tomlReader) header(e *unstable.Node, list bool) {
 	if list {
 		end++
 	}
-	r.table, r.depth = r.newNode(Object, off, end), len(ps)+1
+	r.table, r.list, r.depth = r.newNode(Object, off, end), nil, len(ps)+1
 	r.table.form = formHeader
 	if len(ps) >= maxDepth {
 		r.tooDeep(off)
@@ -139,7 +143,8 @@ func (r *tomlReader) element(at *node, ps []part, have *node) {
 		r.clash(ps, have, "a list of tables")
 		return
 	}
-	have.kids = append(have.kids, r.table)
+	have.kids, have.end = append(have.kids, r.table), r.table.end
+	r.list = have
 }
 
 // clash records a name that is used as something else than it was first.

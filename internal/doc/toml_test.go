@@ -36,6 +36,7 @@ func TestTOMLTree(t *testing.T) {
 		{n.Get("list").At(1).At(1), `{ a = 1, "b c".d = 'x' }`, 8, 8},
 		{n.Get("list").At(1).At(1).Get("b c").Get("d"), "'x'", 8, 8},
 		{n.Get("env"), "[env]\nname = \"e\"", 20, 20},
+		{n.Get("steps"), "[[steps]]\nid = \"a\"\n[steps.x]\ny = 1\n[[steps]]\nid = '''\r\nb\r\n'''", 12, 12},
 		{n.Get("steps").At(1), "[[steps]]\nid = '''\r\nb\r\n'''", 16, 16},
 	} {
 		if string(c.n.Raw()) != c.raw || c.n.Pos().Line != c.line || c.n.KeyPos().Line != c.key {
