@@ -56,7 +56,7 @@ func TestDecodeHello(t *testing.T) {
 		t.Errorf("deps %v", s.Deps)
 	}
 	refs := RefsIn(&got.Steps[1])
-	if len(refs) != 1 || refs[0].Name != "greeting" || refs[0].Field != "artifact_id" || refs[0].Pin.Exists() {
+	if len(refs) != 1 || refs[0].Name != "greeting" || refs[0].Field != "artifact_id" || refs[0].Version.Exists() {
 		t.Errorf("%+v", refs)
 	}
 }

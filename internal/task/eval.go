@@ -61,7 +61,7 @@ func DecodeEval(id string, n doc.Node) (*Eval, []FoundRef, diag.List) {
 	for i, v := range n.Get("tasks").Items() {
 		r := FoundRef{Ref: step.Ref{Path: "tasks[]", Kind: ref.Task}, Field: "tasks[" + strconv.Itoa(i) + "]", Node: v}
 		if v.Kind() == doc.Object {
-			r.Node, r.Pin = v.Get("task"), v.Get("version")
+			r.Node, r.Version = v.Get("task"), v.Get("version")
 			r.Field += ".task"
 		}
 		name, ok := r.Node.Str()

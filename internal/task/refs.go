@@ -11,10 +11,10 @@ import (
 // FoundRef is one reference that a document holds.
 type FoundRef struct {
 	step.Ref
-	Field string   // where it is: "artifacts[0].id"
-	Name  string   // as authored; of an output whose field is absent, the name that it gets
-	Node  doc.Node // the string that holds it; absent where Name is made up
-	Pin   doc.Node // the version beside it; absent for none
+	Field   string   // where it is: "artifacts[0].id"
+	Name    string   // as authored; of an output whose field is absent, the name that it gets
+	Node    doc.Node // the string that holds it; absent where Name is made up
+	Version doc.Node // the version beside it; absent for none
 }
 
 // RefsIn are the references of a step, in the order of its kind's table and then of the document. A kind that declares none, and a step
@@ -92,7 +92,7 @@ func (w *walker) take(holder, v doc.Node, field string) {
 	f := FoundRef{Ref: w.ref, Field: field, Name: s, Node: v}
 	if w.ref.Version != "" {
 		if pin := holder.Get(w.ref.Version); !pin.IsNull() {
-			f.Pin = pin
+			f.Version = pin
 		}
 	}
 	w.found = append(w.found, f)

@@ -40,7 +40,7 @@ func TestRefsIn(t *testing.T) {
 		got, _ := decode(t, "["+tt.src+"]", Options{})
 		var have []string
 		for _, r := range RefsIn(&got.Steps[0]) {
-			line := fmt.Sprintf("%s %s %s %s %s", r.Field, r.Kind, r.Type, r.Name, r.Pin.Text())
+			line := fmt.Sprintf("%s %s %s %s %s", r.Field, r.Kind, r.Type, r.Name, r.Version.Text())
 			if r.Out {
 				line += " out"
 			}
@@ -138,7 +138,7 @@ func TestDecodeEval(t *testing.T) {
 			if e.Tasks[i] != r.Name || r.Kind != ref.Task {
 				t.Errorf("%s: %+v", tt.src, r)
 			}
-			found = append(found, fmt.Sprintf("%s %s %s", r.Field, r.Name, r.Pin.Text()))
+			found = append(found, fmt.Sprintf("%s %s %s", r.Field, r.Name, r.Version.Text()))
 		}
 		if fmt.Sprint(problems) != tt.want || fmt.Sprint(found) != tt.refs {
 			t.Errorf("%s\n got %v\n     %v", tt.src, problems, found)
