@@ -35,7 +35,11 @@ func Clean(s string) string {
 // Nearest returns the name closest to got by edit distance, or "" when none is close enough to be meant.
 func Nearest(got string, names []string) string {
 	best, bestD := "", len(got)/3+2
+	size := utf8.RuneCountInString(got)
 	for _, n := range names {
+		if diff := size - utf8.RuneCountInString(n); max(diff, -diff) >= bestD {
+			continue // the distance is no less
+		}
 		if d := distance(strings.ToLower(got), strings.ToLower(n)); d < bestD {
 			best, bestD = n, d
 		}

@@ -1,8 +1,6 @@
 package doc
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"strings"
 	"testing"
 
@@ -101,25 +99,5 @@ func TestJSONFaults(t *testing.T) {
 	}
 	if tree, _ := ParseJSON("t.json", []byte(`{"a":1,"a":2}`)); tree.Root().Get("a").Text() != "1" {
 		t.Error("a duplicate doesn't keep the first")
-	}
-}
-
-func TestCanonical(t *testing.T) {
-	for _, c := range []struct{ src, want string }{
-		{`{"b":[1,2.0,true,null],"a":{"z":"é","A":"\ud83d\ude00\u007f/\u0001\t"},"\uffff":1,"\ud83d\ude00":2}`,
-			`{"a":{"A":"\ud83d\ude00\u007f/\u0001\t","z":"\u00e9"},"b":[1,2.0,true,null],"\uffff":1,"\ud83d\ude00":2}`},
-		{`[1e16, 1e15, 1e-5, 0.0001, -0.0, 1.5E300, 123456789012345678, -0, 1E2, 0.1, 5e-324, 12345678901234567890123]`,
-			`[1e+16,1000000000000000.0,1e-05,0.0001,-0.0,1.5e+300,123456789012345678,0,100.0,0.1,5e-324,12345678901234567890123]`},
-	} {
-		if got := string(Canonical(mustJSON(t, c.src))); got != c.want {
-			t.Errorf(" got %s\nwant %s", got, c.want)
-		}
-	}
-	sum := sha256.Sum256(Canonical(Build(map[string]any{})))
-	if got := hex.EncodeToString(sum[:]); got != "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a" {
-		t.Errorf("empty config: %s", got)
-	}
-	if got := string(Canonical(Node{})); got != "null" {
-		t.Errorf("absent: %s", got)
 	}
 }
