@@ -1,0 +1,525 @@
+// Package storetest is the suite that every store.Store passes.
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// Open answers an empty store. Calling again answers another handle of the same store where there can be one, else the same.
+// Handles are closed by the test's cleanup.
+type Open func(t *testing.T) (again func(t *testing.T) store.Store)
+
+// Run runs the suite; each test has a store of its own.
+func Run(t *testing.T, open Open) {
+	tests := []struct {
+		name string
+		test func(*testing.T, func(*testing.T) store.Store)
+	}{
+		{"Empty", testEmpty},
+		{"Documents", testDocuments},
+		{"Versions", testVersions},
+		{"Conds", testConds},
+		{"AllOrNothing", testAllOrNothing},
+		{"Delete", testDelete},
+		{"Discard", testDiscard},
+		{"Finished", testFinished},
+		{"Objects", testObjects},
+		{"ManyObjects", testManyObjects},
+		{"ObjectReader", testObjectReader},
+		{"BrokenReader", testBrokenReader},
+		{"Dangling", testDangling},
+		{"InterruptedPut", testInterruptedPut},
+		{"Racers", testRacers},
+		{"ConcurrentPuts", testConcurrentPuts},
+		{"Latest", testLatest},
+		{"List", testList},
+		{"Pages", testPages},
+		{"PagesUnderWrites", testPagesUnderWrites},
+		{"Cancelled", testCancelled},
+		{"Aliasing", testAliasing},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { tt.test(t, open(t)) })
+	}
+}
+
+// Bytes are n bytes that no other seed gives.
+func Bytes(n int, seed uint64) []byte {
+	b := make([]byte, n)
+	x := seed*2862933555777941757 + 3037000493
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 7
+		x ^= x << 17
+		b[i] = byte(x >> 32)
+	}
+	return b
+}
+
+func begin(t *testing.T, s store.Store) store.Stage {
+	t.Helper()
+	g, err := s.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return g
+}
+
+func put(t *testing.T, g store.Stage, b []byte) ref.Digest {
+	t.Helper()
+	d, n, err := g.Put(bytes.NewReader(b))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d != ref.DigestOf(b) || n != int64(len(b)) {
+		t.Fatalf("Put answered %s, %d; want %s, %d", d, n, ref.DigestOf(b), len(b))
+	}
+	return d
+}
+
+func commit(t *testing.T, g store.Stage) {
+	t.Helper()
+	if err := g.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func doc(k store.Kind, id string, version int, objects ...ref.Digest) store.Doc {
+	return store.Doc{Kind: k, ID: id, Version: version, Type: "file", Body: fmt.Appendf(nil, `{"id":%q,"version":%d}`, id, version), Objects: objects}
+}
+
+// write commits documents, each as the version after the one before.
+func write(t *testing.T, s store.Store, ds ...store.Doc) {
+	t.Helper()
+	g := begin(t, s)
+	for _, d := range ds {
+		g.Doc(d, store.LatestIs(d.Version-1))
+	}
+	commit(t, g)
+}
+
+// Read is an object's bytes.
+func Read(t *testing.T, s store.Store, d ref.Digest) []byte {
+	t.Helper()
+	r, size, err := s.Open(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if int64(len(b)) != size {
+		t.Fatalf("object %s: Open says %d bytes, and there are %d", d, size, len(b))
+	}
+	return b
+}
+
+func wantErr(t *testing.T, got, want error) {
+	t.Helper()
+	if !errors.Is(got, want) {
+		t.Fatalf("got error %v, want %v", got, want)
+	}
+}
+
+func ids(p store.Page) []string {
+	var out []string
+	for _, d := range p.Docs {
+		out = append(out, fmt.Sprintf("%s@%d", d.ID, d.Version))
+	}
+	return out
+}
+
+func wantIDs(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Fatalf("got %v, want %v", got, want)
+	}
+}
+
+func testEmpty(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	ctx := t.Context()
+	_, err := s.Get(ctx, store.Artifact, "a", 0)
+	wantErr(t, err, store.ErrNotFound)
+	if !strings.Contains(err.Error(), "artifact a") {
+		t.Errorf("the error doesn't name the document: %v", err)
+	}
+	_, _, err = s.Open(ctx, ref.DigestOf(nil))
+	wantErr(t, err, store.ErrNotFound)
+	wantErr(t, s.Verify(ctx, ref.DigestOf(nil)), store.ErrNotFound)
+	wantErr(t, s.Verify(ctx, "sha256:short"), store.ErrNotFound)
+	if m, err := s.Latest(ctx, store.Artifact, []string{"a", "b"}); err != nil || len(m) != 0 {
+		t.Errorf("Latest: %v, %v", m, err)
+	}
+	if p, err := s.List(ctx, store.Query{Kind: store.Artifact}); err != nil || len(p.Docs) != 0 || p.Next != "" {
+		t.Errorf("List: %v, %v", p, err)
+	}
+	g := begin(t, s)
+	commit(t, g) // nothing
+}
+
+func testDocuments(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	d := store.Doc{
+		Kind: store.Artifact, ID: "@local/~/mein bündel/a, b & c", Version: 1, Type: "file", Owner: "@local/~/mein bündel",
+		Body: []byte("{\"text\":\"zwei\\nZeilen \U0001F600  \",\"n\":1e400}"), Objects: nil,
+		Created: time.Date(2026, 1, 2, 3, 4, 5, 678901999, time.FixedZone("", 3600)),
+	}
+	o1, o2 := Bytes(10, 1), Bytes(20, 2)
+	g := begin(t, s)
+	d.Objects = []ref.Digest{put(t, g, o2), put(t, g, o1)}
+	g.Doc(d, store.Absent)
+	e := doc(store.Ledger, "artifact "+d.ID, 1)
+	g.Doc(e, store.Absent)
+	before := time.Now().UTC().Truncate(time.Microsecond)
+	commit(t, g)
+
+	got, err := again(t).Get(t.Context(), d.Kind, d.ID, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := d.Created.UTC().Truncate(time.Microsecond); !got.Created.Equal(want) || got.Created.Location() != time.UTC {
+		t.Errorf("Created is %v, want %v", got.Created, want)
+	}
+	if got.Kind != d.Kind || got.ID != d.ID || got.Version != 1 || got.Type != d.Type || got.Owner != d.Owner ||
+		!bytes.Equal(got.Body, d.Body) || !slices.Equal(got.Objects, d.Objects) {
+		t.Errorf("got %+v, want %+v", got, d)
+	}
+	got, err = s.Get(t.Context(), store.Ledger, e.ID, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.Created.Before(before) || got.Created.After(time.Now()) || got.Objects != nil && len(got.Objects) > 0 {
+		t.Errorf("got %+v", got)
+	}
+	_, err = s.Get(t.Context(), store.Env, d.ID, 0) // ids are unique within a kind
+	wantErr(t, err, store.ErrNotFound)
+}
+
+func testVersions(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	for v := 1; v <= 3; v++ {
+		write(t, s, doc(store.Task, "t", v))
+	}
+	for v, want := range map[int]int{0: 3, 1: 1, 2: 2, 3: 3} {
+		got, err := s.Get(t.Context(), store.Task, "t", v)
+		if err != nil || got.Version != want || string(got.Body) != fmt.Sprintf(`{"id":"t","version":%d}`, want) {
+			t.Errorf("version %d: got %+v, %v", v, got, err)
+		}
+	}
+	_, err := s.Get(t.Context(), store.Task, "t", 4)
+	wantErr(t, err, store.ErrNotFound)
+	if !strings.Contains(err.Error(), "version 4") {
+		t.Errorf("the error doesn't name the version: %v", err)
+	}
+	// Two versions in one stage, and a gap that only Any allows.
+	g := begin(t, s)
+	g.Doc(doc(store.Task, "t", 4), store.LatestIs(3))
+	g.Doc(doc(store.Task, "t", 5), store.LatestIs(4))
+	g.Doc(doc(store.Task, "t", 9), store.Cond{Any: true})
+	commit(t, g)
+	p, err := s.List(t.Context(), store.Query{Kind: store.Task, AllVersions: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIDs(t, ids(p), "t@9", "t@5", "t@4", "t@3", "t@2", "t@1")
+	p, err = s.List(t.Context(), store.Query{Kind: store.Task})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIDs(t, ids(p), "t@9")
+}
+
+func testConds(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	write(t, s, doc(store.Env, "e", 1), doc(store.Env, "e", 2))
+	tests := []struct {
+		name     string
+		version  int
+		cond     store.Cond
+		conflict bool
+		ok       bool
+	}{
+		{"absent, but there", 1, store.Absent, true, false},
+		{"older than the latest", 2, store.LatestIs(1), true, false},
+		{"newer than the latest", 4, store.LatestIs(3), true, false},
+		{"a gap", 4, store.LatestIs(2), false, false},
+		{"the same version", 2, store.LatestIs(2), false, false},
+		{"version 0", 0, store.Cond{Any: true}, false, false},
+		{"any, taken", 2, store.Cond{Any: true}, true, false},
+		{"next", 3, store.LatestIs(2), false, true},
+		{"any", 7, store.Cond{Any: true}, false, true},
+	}
+	for _, tt := range tests {
+		g := begin(t, s)
+		g.Doc(doc(store.Env, "other "+tt.name, 1), store.Absent)
+		g.Doc(doc(store.Env, "e", tt.version), tt.cond)
+		err := g.Commit(t.Context())
+		if (err == nil) != tt.ok || errors.Is(err, store.ErrConflict) != tt.conflict {
+			t.Errorf("%s: %v", tt.name, err)
+		}
+		if err != nil && !strings.Contains(err.Error(), "env e") {
+			t.Errorf("%s: the error doesn't name the document: %v", tt.name, err)
+		}
+		if _, err := s.Get(t.Context(), store.Env, "other "+tt.name, 0); (err == nil) != tt.ok {
+			t.Errorf("%s: the other document of the stage: %v", tt.name, err)
+		}
+	}
+	for _, d := range []store.Doc{{Kind: store.Env, Version: 1}, {ID: "x", Version: 1}} {
+		g := begin(t, s)
+		g.Doc(d, store.Absent)
+		if err := g.Commit(t.Context()); err == nil || errors.Is(err, store.ErrConflict) {
+			t.Errorf("%+v: %v", d, err)
+		}
+	}
+}
+
+func testAllOrNothing(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	write(t, s, doc(store.Artifact, "taken", 1))
+	small, large := Bytes(100, 1), Bytes(store.MaxInline+100, 2)
+	g := begin(t, s)
+	a, b := put(t, g, small), put(t, g, large)
+	g.Doc(doc(store.Artifact, "fresh", 1, a, b), store.Absent)
+	g.Delete(store.Artifact, "taken", 1)
+	g.Doc(doc(store.Artifact, "taken", 2), store.LatestIs(1)) // deleted by now
+	wantErr(t, g.Commit(t.Context()), store.ErrConflict)
+	_, err := s.Get(t.Context(), store.Artifact, "fresh", 0)
+	wantErr(t, err, store.ErrNotFound)
+	if _, err := s.Get(t.Context(), store.Artifact, "taken", 1); err != nil {
+		t.Errorf("the deletion of a failed stage: %v", err)
+	}
+	for _, d := range []ref.Digest{a, b} {
+		_, _, err := s.Open(t.Context(), d)
+		wantErr(t, err, store.ErrNotFound)
+	}
+	// The same again, planned anew.
+	g = begin(t, s)
+	g.Doc(doc(store.Artifact, "fresh", 1, put(t, g, small), put(t, g, large)), store.Absent)
+	commit(t, g)
+	if got := Read(t, s, b); !bytes.Equal(got, large) {
+		t.Error("the large object differs")
+	}
+}
+
+func testDelete(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	write(t, s, doc(store.Blob, "a", 1), doc(store.Blob, "a", 2), doc(store.Blob, "a", 3), doc(store.Blob, "b", 1))
+	del := func(id string, version int) {
+		t.Helper()
+		g := begin(t, s)
+		g.Delete(store.Blob, id, version)
+		commit(t, g)
+	}
+	list := func(all bool) []string {
+		t.Helper()
+		p, err := s.List(t.Context(), store.Query{Kind: store.Blob, AllVersions: all})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ids(p)
+	}
+	del("a", 2)
+	wantIDs(t, list(true), "b@1", "a@3", "a@1")
+	del("a", 3)
+	wantIDs(t, list(false), "b@1", "a@1")
+	if d, err := s.Get(t.Context(), store.Blob, "a", 0); err != nil || d.Version != 1 {
+		t.Errorf("the latest after a deletion: %+v, %v", d, err)
+	}
+	write(t, s, doc(store.Blob, "a", 2))
+	wantIDs(t, list(false), "a@2", "b@1")
+	del("a", 0)
+	wantIDs(t, list(true), "b@1")
+	del("a", 0) // what isn't there
+	del("nothing", 5)
+	write(t, s, doc(store.Blob, "a", 1))
+	g := begin(t, s)
+	g.Delete(store.Blob, "a", 1)
+	g.Doc(doc(store.Blob, "a", 1), store.Absent) // in the order of the calls
+	commit(t, g)
+	wantIDs(t, list(true), "a@1", "b@1")
+}
+
+func testDiscard(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	g := begin(t, s)
+	a, b := put(t, g, Bytes(10, 1)), put(t, g, Bytes(store.MaxInline*2, 2))
+	g.Doc(doc(store.Artifact, "x", 1, a, b), store.Absent)
+	for range 2 {
+		if err := g.Discard(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := g.Commit(t.Context()); err == nil {
+		t.Error("Commit after Discard")
+	}
+	if _, _, err := g.Put(strings.NewReader("x")); err == nil {
+		t.Error("Put after Discard")
+	}
+	for _, d := range []ref.Digest{a, b} {
+		_, _, err := s.Open(t.Context(), d)
+		wantErr(t, err, store.ErrNotFound)
+	}
+	_, err := s.Get(t.Context(), store.Artifact, "x", 0)
+	wantErr(t, err, store.ErrNotFound)
+}
+
+func testFinished(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	g := begin(t, s)
+	large := Bytes(store.MaxInline*2, 1)
+	d := put(t, g, large)
+	g.Doc(doc(store.Artifact, "x", 1, d), store.Absent)
+	commit(t, g)
+	if err := g.Discard(); err != nil {
+		t.Errorf("Discard after Commit: %v", err)
+	}
+	if err := g.Commit(t.Context()); err == nil {
+		t.Error("a second Commit")
+	}
+	if _, _, err := g.Put(bytes.NewReader(Bytes(store.MaxInline*2, 9))); err == nil {
+		t.Error("Put after Commit")
+	}
+	if got := Read(t, s, d); !bytes.Equal(got, large) {
+		t.Error("the object differs after Discard")
+	}
+}
+
+func testRacers(t *testing.T, again func(*testing.T) store.Store) {
+	const racers = 12
+	handles := []store.Store{again(t), again(t), again(t)}
+	large := Bytes(store.MaxInline+1, 3)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	writers := 0
+	for i := range racers {
+		s := handles[i%len(handles)]
+		wg.Go(func() {
+			for range 20 {
+				d, err := s.Get(t.Context(), store.Artifact, "new", 0)
+				if err == nil && d.Version == 1 {
+					return // everything is unchanged
+				}
+				if !errors.Is(err, store.ErrNotFound) {
+					t.Errorf("Get: %+v, %v", d, err)
+					return
+				}
+				g, err := s.Begin(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				o, _, err := g.Put(bytes.NewReader(large))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				g.Doc(doc(store.Artifact, "new", 1, o), store.Absent)
+				g.Doc(doc(store.Ledger, "artifact new", 1), store.Absent)
+				switch err := g.Commit(t.Context()); {
+				case err == nil:
+					mu.Lock()
+					writers++
+					mu.Unlock()
+					return
+				case !errors.Is(err, store.ErrConflict):
+					t.Error(err)
+					return
+				}
+			}
+			t.Error("twenty conflicts in a row")
+		})
+	}
+	wg.Wait()
+	if writers != 1 {
+		t.Errorf("%d stages wrote, want 1", writers)
+	}
+	if err := handles[1].Verify(t.Context(), ref.DigestOf(large)); err != nil {
+		t.Error(err)
+	}
+	// Each of many new versions is written by one.
+	for i := range racers {
+		s := handles[i%len(handles)]
+		wg.Go(func() {
+			for {
+				d, err := s.Get(t.Context(), store.Artifact, "new", 0)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				g, err := s.Begin(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				g.Doc(doc(store.Artifact, "new", d.Version+1), store.LatestIs(d.Version))
+				if err := g.Commit(t.Context()); err == nil {
+					return
+				} else if !errors.Is(err, store.ErrConflict) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if d, err := handles[0].Get(t.Context(), store.Artifact, "new", 0); err != nil || d.Version != 1+racers {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+func testCancelled(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	g, err := s.Begin(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := put(t, g, Bytes(store.MaxInline*3, 1))
+	cancel()
+	_, _, err = g.Put(bytes.NewReader(Bytes(store.MaxInline*3, 2)))
+	wantErr(t, err, context.Canceled)
+	g.Doc(doc(store.Artifact, "x", 1, d), store.Absent)
+	wantErr(t, g.Commit(ctx), context.Canceled)
+	_, err = s.Get(t.Context(), store.Artifact, "x", 0)
+	wantErr(t, err, store.ErrNotFound)
+	_, err = s.Begin(ctx)
+	wantErr(t, err, context.Canceled)
+	_, err = s.Get(ctx, store.Artifact, "x", 0)
+	wantErr(t, err, context.Canceled)
+	_, err = s.List(ctx, store.Query{Kind: store.Artifact})
+	wantErr(t, err, context.Canceled)
+}
+
+func testAliasing(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	d := doc(store.Artifact, "x", 1)
+	g := begin(t, s)
+	d.Objects = []ref.Digest{put(t, g, []byte("one"))}
+	g.Doc(d, store.Absent)
+	clear(d.Body)
+	d.Objects[0] = ""
+	commit(t, g)
+	for range 2 {
+		got, err := s.Get(t.Context(), store.Artifact, "x", 0)
+		if err != nil || string(got.Body) != `{"id":"x","version":1}` || got.Objects[0] != ref.DigestOf([]byte("one")) {
+			t.Fatalf("%+v, %v", got, err)
+		}
+		clear(got.Body)
+		got.Objects[0] = ""
+	}
+}
