@@ -11,37 +11,43 @@ import (
 )
 
 // Preflight tells why steps of a task can't run here, all of them at once: types that nothing executes, and what executors find beforehand.
-// label is the task as people know it ("tasks/hello.json"). A type that nothing executes is told of once, with the number of its steps.
-func (r *Runner) Preflight(ctx context.Context, t *task.Task, label string) diag.List {
+// label is the task as people know it ("tasks/hello.json"). What several steps have in common is told of at the first one, with the number of the
+// others.
+func (r *Runner) Preflight(ctx context.Context, t *task.Task, label string, plan step.Plan) diag.List {
 	var l diag.List
-	missed := map[string]int{} // type -> its place in l
-	more := map[string]int{}
+	type same struct{ code, where, summary, fix string }
+	told := map[same]int{} // its place in l
+	more := map[int]int{}
 	for i := range t.Steps {
 		st := &t.Steps[i]
-		e, ok := r.Executors.Get(st.Type)
-		if !ok {
-			if _, told := missed[st.Type]; told {
-				more[st.Type]++
+		for _, found := range r.preflight(ctx, st, plan) {
+			key := same{found.Code, found.Where, found.Summary, found.Fix}
+			if at, ok := told[key]; ok {
+				more[at]++
 				continue
 			}
-			missed[st.Type] = len(l)
-			l.Add(problem(st, label, diag.Problem{
-				Pos: st.Doc.Get("type").Pos(), Code: "run.unsupported", Summary: missing(st.Type),
-				Fix: "those it runs are " + strings.Join(r.Executors.Names(), ", "),
-			}))
-			continue
-		}
-		if p, ok := e.Value.(step.Preflighter); ok {
-			for _, found := range p.Preflight(ctx, Filled(st.Kind, st.Doc)) {
-				l.Add(problem(st, label, found))
-			}
+			told[key] = len(l)
+			l.Add(problem(st, label, found))
 		}
 	}
-	for typ, n := range more {
-		p := &l[missed[typ]]
-		p.Summary += fmt.Sprintf(" (and %d more %s)", n, plural(n, "step", "steps"))
+	for at, n := range more {
+		l[at].Summary += fmt.Sprintf(" (and %d more %s)", n, plural(n, "step", "steps"))
 	}
 	return l
+}
+
+func (r *Runner) preflight(ctx context.Context, st *task.Step, plan step.Plan) diag.List {
+	e, ok := r.Executors.Get(st.Type)
+	if !ok {
+		return diag.List{{
+			Pos: st.Doc.Get("type").Pos(), Code: "run.unsupported", Summary: missing(st.Type),
+			Fix: "those it runs are " + strings.Join(r.Executors.Names(), ", "),
+		}}
+	}
+	if p, ok := e.Value.(step.Preflighter); ok {
+		return p.Preflight(ctx, Filled(st.Kind, st.Doc), plan)
+	}
+	return nil
 }
 
 // problem puts what an executor found, with the field as its place, in the shape of bundle problems.

@@ -484,21 +484,22 @@ func TestPreflightTellsAllAtOnce(t *testing.T) {
 	tk := &task.Task{Steps: []task.Step{
 		{ID: "e1", Type: "deploy_env", Doc: tree("deploy_env")},
 		{ID: "p", Type: "picky", Doc: tree("picky")},
+		{ID: "p2", Type: "picky", Doc: tree("picky")},
 		{ID: "e2", Type: "deploy_env", Doc: tree("deploy_env")},
 		{ID: "e3", Type: "deploy_env", Doc: tree("deploy_env")},
 		{ID: "r", Type: "review", Doc: tree("review")},
 		{ID: "fine", Type: "ok", Doc: tree("ok")},
 	}}
 	runner := &Runner{Executors: r.set, World: r.world, Log: slog.New(slog.DiscardHandler)}
-	l := runner.Preflight(t.Context(), tk, "tasks/t.json")
+	l := runner.Preflight(t.Context(), tk, "tasks/t.json", step.Plan{})
 	want(t, "problems", l.Err().Error(), `tasks/t.json: step 'e1': deploy_env steps are checked but can't be run by this version of agent-env (and 2 more steps); those it runs are ok, picky
-tasks/t.json: step 'p': colour: no such colour
+tasks/t.json: step 'p': colour: no such colour (and 1 more step)
 tasks/t.json: step 'r': review steps are checked but can't be run by this version of agent-env; those it runs are ok, picky`)
 }
 
 type picky struct{}
 
 func (picky) Run(context.Context, *step.Call) error { return nil }
-func (picky) Preflight(context.Context, doc.Node) diag.List {
+func (picky) Preflight(context.Context, doc.Node, step.Plan) diag.List {
 	return diag.List{{Where: "colour", Summary: "no such colour"}}
 }

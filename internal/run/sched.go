@@ -342,9 +342,10 @@ func weight(f Failure) int {
 func (s *sched) scores() (map[string]float64, error) {
 	all := s.hist.View(func(int) bool { return true })
 	var out map[string]float64
-	for _, id := range all.Under(step.VerificationsPath) {
+	for _, name := range all.Under(step.VerificationsPath) {
+		id := step.Unchild(name)
 		var v step.Verification
-		if _, err := all.Get(step.VerificationsPath+"/"+id, &v); err != nil {
+		if _, err := all.Get(step.Child(step.VerificationsPath, id), &v); err != nil {
 			return nil, fmt.Errorf("the verification '%s' can't be read: %w", id, err)
 		}
 		if out == nil {

@@ -114,3 +114,9 @@ type Provider interface {
 	// Close ends what this process holds: its tied boxes die. Leased boxes live on.
 	Close() error
 }
+
+// Checker is a Provider that can tell before anything is made why it can't make a sandbox of s on this machine: an error that is ErrUnsupported,
+// or nil. It leaves nothing behind and is quick.
+type Checker interface {
+	Check(ctx context.Context, s Spec) error
+}

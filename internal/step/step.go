@@ -48,8 +48,17 @@ type Executor interface {
 }
 
 // Preflighter is an Executor that can tell before anything runs why its step can't.
+// Where in what it finds is the field, without the step.
 type Preflighter interface {
-	Preflight(ctx context.Context, d doc.Node) diag.List
+	Preflight(ctx context.Context, d doc.Node, p Plan) diag.List
+}
+
+// Plan is what is known of a run before it starts, beside its steps.
+type Plan struct {
+	Sandbox   []string // sandbox providers to try instead of those that steps name
+	Isolation string   // the least level that must hold
+	// Type is the type of an entity, stored or about to be written; "" when it is not known. Version 0 is the latest.
+	Type func(ctx context.Context, k ref.Kind, id string, version int) string
 }
 
 // Call is one execution of one step.
