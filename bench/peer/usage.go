@@ -23,8 +23,8 @@ type usage struct {
 // becomeReaper makes orphans of the measured commands this process's children, so that their time is counted.
 func becomeReaper() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
-// command runs argv and waits for it and for everything that outlived it, which must end within ten seconds.
-func command(ctx context.Context, dir string, env []string, argv ...string) (usage, error) {
+// command runs argv, which must end with the code exit, and waits for it and for everything that outlived it, which must end within ten seconds.
+func command(ctx context.Context, exit int, dir string, env []string, argv ...string) (usage, error) {
 	before, err := childrenCPU()
 	if err != nil {
 		return usage{}, err
@@ -37,8 +37,8 @@ func command(ctx context.Context, dir string, env []string, argv ...string) (usa
 	start := time.Now()
 	err = cmd.Run()
 	wall := time.Since(start)
-	if err != nil {
-		return usage{}, fmt.Errorf("%v: %w\n%s", argv, err, tail(outB.Bytes()))
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() != exit {
+		return usage{}, fmt.Errorf("%v: %w, want exit status %d\n%s", argv, err, exit, tail(outB.Bytes()))
 	}
 	if err := reapAll(ctx, 10*time.Second); err != nil {
 		return usage{}, fmt.Errorf("%v: %w", argv, err)

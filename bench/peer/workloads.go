@@ -19,11 +19,13 @@ type workload struct {
 	bundle func(dir string) error
 	fresh  bool // every round has a new state root, so that everything is written
 	once   bool // too long to repeat
+	exit   int  // the code it ends with
 	// before runs in the same state root first, unmeasured.
-	before   []string
-	baseName string
-	base     func(ctx context.Context, b *bench, bundle string) (usage, error)
-	subtract bool
+	before     []string
+	beforeExit int
+	baseName   string
+	base       func(ctx context.Context, b *bench, bundle string) (usage, error)
+	subtract   bool
 }
 
 type bench struct {
@@ -66,12 +68,12 @@ func (b *bench) measure(ctx context.Context, c workload) (row, error) {
 					return r, err
 				}
 				if c.before != nil {
-					if _, err := command(ctx, dir, environment(home), append([]string{side.bin}, c.before...)...); err != nil {
+					if _, err := command(ctx, c.beforeExit, dir, environment(home), append([]string{side.bin}, c.before...)...); err != nil {
 						return r, err
 					}
 				}
 			}
-			u, err := command(ctx, dir, environment(home), append([]string{side.bin}, c.args...)...)
+			u, err := command(ctx, c.exit, dir, environment(home), append([]string{side.bin}, c.args...)...)
 			if err != nil {
 				return r, err
 			}
@@ -129,17 +131,17 @@ func workloads() []workload {
 	}
 	return append(cs,
 		workload{name: "100 tasks of `sleep 0.5`, 4 at a time", args: run, once: true, bundle: func(dir string) error { return sleepBundle(dir, 100) }},
-		workload{name: "put of 1 MB", args: run, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1e6) }, baseName: "`cp` + `sync`", base: copyTree},
-		workload{name: "put of 1 GiB", args: run, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1<<30) }, baseName: "`cp` + `sync`", base: copyTree},
-		workload{name: "universe of 1,500 folders, written", args: run, fresh: true, bundle: folderBundle, baseName: "`cp -r` + `sync`", base: copyTree},
-		workload{name: "universe of 1,500 folders, dry run again", args: []string{"run", ".", "--dry-run"}, before: run, bundle: folderBundle},
+		workload{name: "put of 1 MB", args: run, exit: 1, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1e6) }, baseName: "`cp` + `sync`", base: copyTree},
+		workload{name: "put of 1 GiB", args: run, exit: 1, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1<<30) }, baseName: "`cp` + `sync`", base: copyTree},
+		workload{name: "universe of 1,500 folders, written", args: run, exit: 1, fresh: true, bundle: folderBundle, baseName: "`cp -r` + `sync`", base: copyTree},
+		workload{name: "universe of 1,500 folders, dry run again", args: []string{"run", ".", "--dry-run"}, before: run, beforeExit: 1, bundle: folderBundle},
 	)
 }
 
 // bareBash is the part of n shell checks that no program can save.
 func bareBash(n int) func(context.Context, *bench, string) (usage, error) {
 	return func(ctx context.Context, b *bench, _ string) (usage, error) {
-		return command(ctx, b.work, environment(b.work), "bash", "-c", fmt.Sprintf("for ((i=0; i<%d; i++)); do bash -c true; done", n))
+		return command(ctx, 0, b.work, environment(b.work), "bash", "-c", fmt.Sprintf("for ((i=0; i<%d; i++)); do bash -c true; done", n))
 	}
 }
 
@@ -147,7 +149,7 @@ func bareBash(n int) func(context.Context, *bench, string) (usage, error) {
 func copyTree(ctx context.Context, b *bench, bundle string) (usage, error) {
 	to := filepath.Join(b.work, "copy")
 	defer os.RemoveAll(to)
-	return command(ctx, b.work, environment(b.work), "bash", "-c", `cp -r "$0" "$1" && sync`, filepath.Join(bundle, "artifacts"), to)
+	return command(ctx, 0, b.work, environment(b.work), "bash", "-c", `cp -r "$0" "$1" && sync`, filepath.Join(bundle, "artifacts"), to)
 }
 
 type step map[string]any
@@ -184,9 +186,13 @@ func sleepBundle(dir string, n int) error {
 	return nil
 }
 
-// noBox is a task that needs nothing, so that a run is the write and little else.
-func noBox(dir string) error {
-	return writeTask(dir, "t", []step{{"id": "none", "type": "aggregate_verifiers", "verifier_ids": []string{}, "verifier_id": "none"}})
+// writeOnly is a task that needs the artifact, so that the bundle writes it, and fails before it would load it: what remains is the write.
+func writeOnly(dir, artifact string) error {
+	return writeTask(dir, "t", []step{
+		{"id": "stop", "type": "aggregate_verifiers", "verifier_ids": []string{"none"}, "verifier_id": "stop"},
+		{"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm", "sandbox_type": "local"},
+		{"id": "load", "type": "load_artifact", "sandbox_name": "box", "artifact_id": artifact},
+	})
 }
 
 func writeTask(dir, name string, steps []step) error {
@@ -201,7 +207,7 @@ func writeTask(dir, name string, steps []step) error {
 }
 
 func fileBundle(dir string, size int64) error {
-	if err := noBox(dir); err != nil {
+	if err := writeOnly(dir, "big"); err != nil {
 		return err
 	}
 	folder := filepath.Join(dir, "artifacts", "big")
@@ -224,7 +230,7 @@ func fileBundle(dir string, size int64) error {
 }
 
 func folderBundle(dir string) error {
-	if err := noBox(dir); err != nil {
+	if err := writeOnly(dir, "world"); err != nil {
 		return err
 	}
 	for i := range 1500 {
