@@ -27,6 +27,7 @@ type View interface {
 type Stored struct {
 	Version int
 	Type    string
+	Body    []byte // its document
 }
 
 // Selection is what of a bundle to run. Empty: every eval, or every task where there is no eval.
@@ -60,16 +61,26 @@ type Write struct {
 	Label  string   // "artifacts/greeting", "tasks/hello.json"
 	Config doc.Node // resolved: names are ids; absent for skills (hashed as null)
 	Files  []File   // sorted by path
-	// Needs are earlier writes of this plan that it references by version. Tasks and evals have none: they take the latest.
+	// Pins are what its document references by version, in the document's order. Tasks and evals have none: they take the latest.
+	Pins []Pin
+	// Needs are the earlier writes of this plan among Pins, each once.
 	Needs []*Write
 	// StoreRefs are unpinned references to stored entities, "artifact @local/x" -> the version read.
 	StoreRefs map[string]int
 	Task      *task.Task // of a task
 	Eval      *task.Eval // of an eval
-	// Derived is true for writes that no entry of the folder spells (an env's image).
-	Derived bool
-	// Name and Description of a file artifact; Command and Entrypoint of a cli; as its type needs. The document's own fields.
+	// Fields are what its document says besides files and pins, as its type needs: a file's description, a cli's command_name.
 	Fields map[string]any
+}
+
+// Pin is a reference that a document keeps with a version.
+type Pin struct {
+	Field   string // of the config: "file", "environment_artifacts", "image"
+	Kind    ref.Kind
+	ID      string
+	Version int    // of a store's entity
+	Type    string // of what it names
+	Write   *Write // an earlier write of the plan, which gives the version; nil for a store's entity
 }
 
 // File is one file of a Write.
@@ -77,7 +88,26 @@ type File struct {
 	Path string // relative, "/"-separated
 	Mode fs.FileMode
 	Size int64
-	Open func() (io.ReadCloser, error)
 	// HashMode adds "+<octal mode>" to the digest when the mode is not 0644: files of built images.
 	HashMode bool
+
+	fs fs.FS
+	at string // in fs
+}
+
+// Open opens the file for reading without blocking. What is no regular file any more is an error. On a folder of this machine it is an *os.File.
+func (f *File) Open() (io.ReadCloser, error) {
+	r, err := f.fs.Open(f.at)
+	if err != nil {
+		return nil, err
+	}
+	info, err := r.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errSpecial
+	}
+	if err != nil {
+		_ = r.Close()
+		return nil, err
+	}
+	return r, nil
 }

@@ -1,0 +1,15 @@
+//go:build !linux
+
+package bundle
+
+import (
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+func (f *folder) init() error { return nil }
+
+func (f *folder) openBeneath(name string) (*os.File, error) {
+	return f.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+}

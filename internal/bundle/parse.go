@@ -1,0 +1,376 @@
+package bundle
+
+import (
+	"cmp"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/ref"
+)
+
+// Parse reads a bundle: every entry with its config, and everything that is wrong with the form of any of them. It reads no store.
+func Parse(src Source, o Options) (*Bundle, diag.List) {
+	p := &parser{
+		b: &Bundle{
+			Source: src, options: o, tree: tree{fs: src.FS, dir: src.Dir},
+			aliases: map[ref.Kind]map[string]*Entry{}, loose: map[Group]map[string]bool{},
+		},
+	}
+	p.root()
+	slices.SortStableFunc(p.b.Entries, func(a, b *Entry) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Name, b.Name))
+	})
+	p.clashes()
+	p.readAliases()
+	slices.Sort(p.b.Ignored)
+	return p.b, p.l
+}
+
+type parser struct {
+	b        *Bundle
+	l        diag.List
+	aliasesF string // path of aliases.toml
+}
+
+// add records a problem of a file or folder of the bundle.
+func (p *parser) add(label, code, format string, args ...any) {
+	p.l.Add(diag.Problem{Pos: diag.Pos{File: label}, Code: code, Summary: fmt.Sprintf(format, args...), Prefixed: true})
+}
+
+// at is add with the line of a value.
+func (p *parser) at(label string, n doc.Node, code, format string, args ...any) {
+	p.l.Add(diag.Problem{Pos: diag.Pos{File: label, Line: line(n)}, Code: code, Summary: fmt.Sprintf(format, args...), Prefixed: true})
+}
+
+// prefixed gives problems of a reader the shape of a bundle's.
+func prefixed(l diag.List) diag.List {
+	out := slices.Clone(l)
+	for i := range out {
+		out[i].Prefixed = true
+	}
+	return out
+}
+
+func hidden(name string) bool { return strings.HasPrefix(name, ".") || name == "__pycache__" }
+
+func (p *parser) root() {
+	items, err := p.b.tree.list(".")
+	if err != nil {
+		p.add(p.b.Root, "bundle.root", "%s", reason(err, "no such folder"))
+		return
+	}
+	have := map[string]bool{}
+	for _, it := range items {
+		have[it.name] = true
+	}
+	kinds := 0
+	var readme *item
+	for i, it := range items {
+		if hidden(it.name) {
+			continue
+		}
+		name, fold := diag.Clean(it.name), ref.Fold(it.name)
+		if g, ok := groupOf(fold); ok {
+			kinds++
+			p.kind(g, it, have)
+			continue
+		}
+		switch fold {
+		case "aliases.toml", "bundle.toml":
+			p.rootFile(fold, it, have)
+		case "readme.md":
+			if readme == nil || it.name == "README.md" {
+				readme = &items[i]
+			}
+		default:
+			p.b.Ignored = append(p.b.Ignored, name)
+		}
+	}
+	if kinds == 0 {
+		p.l.Add(diag.Problem{Pos: diag.Pos{File: p.b.Root}, Code: "bundle.none", Prefixed: true,
+			Summary: "not a bundle: a bundle has at least one of the folders envs, agents, artifacts, skills, tasks and evals"})
+	}
+	if readme != nil && readme.err == nil && !readme.dir {
+		if text, err := p.b.tree.read(readme.path); err == nil {
+			p.b.Description = description(text)
+		}
+	}
+}
+
+func groupOf(fold string) (Group, bool) {
+	for g := range groups {
+		if groups[g].folder == fold {
+			return Group(g), true
+		}
+	}
+	return 0, false
+}
+
+// kind reads one of the six folders, whose name may be spelled in another way.
+func (p *parser) kind(g Group, it item, have map[string]bool) {
+	name := g.String()
+	switch {
+	case it.name != name && have[name]:
+		p.clash(diag.Clean(it.name), name)
+	case it.name != name:
+		p.add(diag.Clean(it.name), "bundle.case", "rename to %s; names are case-sensitive", name)
+	case it.err != nil:
+		p.add(name, "bundle.link", "%s", it.err)
+	case !it.dir:
+		p.add(name, "bundle.kind", "must be a folder")
+	default:
+		p.group(g, it.path)
+	}
+}
+
+func (p *parser) clash(a, b string) {
+	if a > b {
+		a, b = b, a
+	}
+	p.l.Add(diag.Problem{Code: "bundle.clash", Prefixed: true,
+		Summary: a + " and " + b + " differ only in case or Unicode form; rename one, since some file systems can't hold both"})
+}
+
+// rootFile reads aliases.toml or bundle.toml.
+func (p *parser) rootFile(name string, it item, have map[string]bool) {
+	switch {
+	case it.name != name && have[name]:
+		p.clash(diag.Clean(it.name), name)
+	case it.name != name:
+		p.add(diag.Clean(it.name), "bundle.case", "rename to %s; names are case-sensitive", name)
+	case it.err != nil:
+		p.add(name, "bundle.link", "%s", it.err)
+	case it.dir:
+		p.add(name, "bundle.file", "must be a file, not a folder")
+	case name == "aliases.toml":
+		p.aliasesF = it.path
+	default:
+		p.b.HasManifest = true
+		p.manifest(it.path)
+	}
+}
+
+// manifest reads bundle.toml: its one key is requires, a list of strings.
+func (p *parser) manifest(file string) {
+	const name = "bundle.toml"
+	n, ok := p.toml(name, file)
+	if !ok {
+		return
+	}
+	p.unknown(name, n, "", "bundle.toml takes requires", "requires")
+	r := n.Get("requires")
+	if !r.Exists() {
+		return
+	}
+	if r.Kind() != doc.Array {
+		p.at(name, r, "bundle.requires", "requires must be a list of strings, not %s", doc.Show(r))
+		return
+	}
+	for i, e := range r.Items() {
+		s, ok := e.Str()
+		if !ok || strings.TrimSpace(s) == "" {
+			p.at(name, e, "bundle.requires", "requires[%d] must be a requirement between quotes, not %s", i, doc.Show(e))
+			continue
+		}
+		p.b.Requires = append(p.b.Requires, s)
+	}
+}
+
+// unknown reports the keys of n that are not known, together.
+func (p *parser) unknown(label string, n doc.Node, where, takes string, known ...string) {
+	if s, at := unknownKeys(n, known...); s != "" {
+		p.l.Add(diag.Problem{Pos: diag.Pos{File: label, Line: line(at)}, Where: where, Code: "bundle.key", Summary: s, Fix: takes, Prefixed: true})
+	}
+}
+
+// unknownKeys names the members of n that known lacks, sorted, with the first of them.
+func unknownKeys(n doc.Node, known ...string) (summary string, first doc.Node) {
+	var bad []string
+	for name, v := range n.Members() {
+		if slices.Contains(known, name) {
+			continue
+		}
+		if len(bad) == 0 {
+			first = v
+		}
+		bad = append(bad, diag.Repr(name))
+	}
+	if len(bad) == 0 {
+		return "", doc.Node{}
+	}
+	slices.Sort(bad)
+	word := "unknown key "
+	if len(bad) > 1 {
+		word = "unknown keys "
+	}
+	return word + strings.Join(bad, ", "), first
+}
+
+// toml reads a file that must be a TOML document. Its problems are recorded.
+func (p *parser) toml(label, file string) (doc.Node, bool) {
+	return p.config(label, file, doc.ParseTOML)
+}
+
+func (p *parser) config(label, file string, read func(string, []byte) (*doc.Tree, diag.List)) (doc.Node, bool) {
+	b, err := p.b.tree.read(file)
+	if err != nil {
+		p.add(label, "bundle.read", "%s", err)
+		return doc.Node{}, false
+	}
+	t, l := read(label, b)
+	p.l.Add(prefixed(l)...)
+	if t == nil || l.HasErrors() {
+		return doc.Node{}, false
+	}
+	return t.Root(), true
+}
+
+// group reads the entries of a folder.
+func (p *parser) group(g Group, dir string) {
+	items, err := p.b.tree.list(dir)
+	if err != nil {
+		p.add(g.String(), "bundle.read", "%s", reason(err, "no such folder"))
+		return
+	}
+	names := map[string]string{}
+	for _, it := range items {
+		if hidden(it.name) {
+			continue
+		}
+		label := g.String() + "/" + diag.Clean(ref.NFC(it.name))
+		if it.err != nil {
+			p.add(label, "bundle.link", "%s", it.err)
+			continue
+		}
+		e := p.entry(g, it, label)
+		if e == nil {
+			continue
+		}
+		fold := ref.Fold(it.name)
+		if other, ok := names[fold]; ok {
+			p.clash(other, label)
+			continue
+		}
+		names[fold] = label
+		p.b.Entries = append(p.b.Entries, e)
+	}
+}
+
+// entry reads one item of a kind folder: nil for what is no entry, or can't be one.
+func (p *parser) entry(g Group, it item, label string) *Entry {
+	name := ref.NFC(it.name)
+	file := g == Tasks || g == Evals
+	switch suffix := groups[g].config; {
+	case !file && !it.dir:
+		if p.b.loose[g] == nil {
+			p.b.loose[g] = map[string]bool{}
+		}
+		p.b.loose[g][name] = true
+		p.b.Ignored = append(p.b.Ignored, label)
+		return nil
+	case file && it.dir:
+		p.add(label, "bundle.folder", "%s folders are not supported; write %s/<name>%s", groups[g].one, g, suffix)
+		return nil
+	case file && path.Ext(name) != suffix:
+		if strings.EqualFold(path.Ext(name), suffix) {
+			p.add(label, "bundle.case", "rename to %s%s; names are case-sensitive", diag.Clean(strings.TrimSuffix(name, path.Ext(name))), suffix)
+		} else {
+			p.b.Ignored = append(p.b.Ignored, label)
+		}
+		return nil
+	case file:
+		name = strings.TrimSuffix(name, suffix)
+	}
+	e := &Entry{Group: g, Name: name, ID: ref.Join(p.b.IDRoot, name), Label: label, path: it.path}
+	if !p.name(e) {
+		return nil
+	}
+	switch g {
+	case Envs:
+		p.env(e)
+	case Agents:
+		p.agent(e)
+	case Artifacts:
+		p.artifact(e)
+	case Skills:
+		p.skill(e)
+	case Tasks:
+		p.task(e)
+	case Evals:
+		p.eval(e)
+	}
+	return e
+}
+
+// name checks an entry's own name.
+func (p *parser) name(e *Entry) bool {
+	if err := ref.CheckSegment(e.Name); err != nil {
+		p.add(e.Label, "bundle.name", "rename it: %s", err)
+		return false
+	}
+	if err := ref.CheckAuthored(e.ID); err != nil {
+		p.add(e.Label, "bundle.name", "rename it: %s", err)
+		return false
+	}
+	if e.Store() == ref.Artifact && strings.Contains(e.Name, ref.DerivedMark) {
+		p.add(e.Label, "bundle.name", "%q is kept for derived ids in names of artifacts and skills; rename the folder", ref.DerivedMark)
+		return false
+	}
+	return true
+}
+
+// clashes finds entries that share an id, or a name where that would be taken for the other.
+func (p *parser) clashes() {
+	byID := map[ref.Kind]map[string]*Entry{}
+	byName := map[string]*Entry{}
+	for _, e := range p.b.Entries {
+		k := e.Store()
+		if byID[k] == nil {
+			byID[k] = map[string]*Entry{}
+		}
+		named := byName[e.Name]
+		if k == ref.Artifact && named == nil {
+			byName[e.Name] = e
+		}
+		switch other := byID[k][e.ID]; {
+		case k == ref.Artifact && named != nil:
+			p.pair(named, e, "share a name; rename one, since skills are artifacts too")
+		case other != nil:
+			p.pair(other, e, "have the same id "+diag.Repr(e.ID)+"; change one")
+		default:
+			byID[k][e.ID] = e
+		}
+	}
+}
+
+func (p *parser) pair(a, b *Entry, what string) {
+	p.l.Add(diag.Problem{Code: "bundle.same", Summary: a.Label + " and " + b.Label + " " + what, Prefixed: true})
+}
+
+// description is the first line of text of a README that is neither markup nor a badge.
+func description(text []byte) string {
+	s := strings.TrimPrefix(string(text), "\ufeff")
+	lines := strings.Split(s, "\n")
+	if strings.TrimSpace(lines[0]) == "---" {
+		if end := slices.IndexFunc(lines[1:], func(l string) bool { return strings.TrimSpace(l) == "---" }); end >= 0 {
+			lines = lines[end+2:]
+		}
+	}
+	for _, l := range lines {
+		l = strings.TrimSpace(l)
+		if l == "" || strings.HasPrefix(l, "<") || strings.HasPrefix(l, "[![") || strings.HasPrefix(l, "![") {
+			continue
+		}
+		if l = strings.TrimSpace(strings.TrimLeft(l, "#")); l != "" {
+			return strings.ToValidUTF8(diag.Clean(l), "")
+		}
+	}
+	return ""
+}
+
+var _ fs.ReadLinkFS = (*folder)(nil)

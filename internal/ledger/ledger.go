@@ -1,0 +1,155 @@
+// Package ledger writes what a bundle plans into a store, and keeps account of it: for each entity a row with the digest of everything that it was
+// made of. An entity whose digest stays as it was is not written again.
+//
+// One Stage holds a whole write: bytes, documents and rows become visible together or not at all. A writer that loses a race plans again and finds
+// what the winner wrote. A dry run is the same code, stopped before the Stage.
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// Scheme is the version of the digest's formula.
+const Scheme = 2
+
+// attempts bounds how often a write is planned again. Racers of one bundle need two; more means that files change all the time.
+const attempts = 20
+
+// Options of Write.
+type Options struct {
+	// DryRun stops before anything is written.
+	DryRun bool
+	// Waiting is called once when another writer got in between and the write is planned again. It may be nil.
+	Waiting func()
+}
+
+// Line says what becomes of one entity.
+type Line struct {
+	Label     string   `json:"label"`
+	Kind      string   `json:"kind"`
+	ID        string   `json:"id"`
+	Version   int      `json:"version"`
+	Unchanged bool     `json:"unchanged"`
+	Reasons   []string `json:"reasons,omitempty"`
+}
+
+// String is the line as people and scripts read it: "artifacts/greeting: v1 (new)", "tasks/hello.json: v1, unchanged".
+func (l Line) String() string {
+	if l.Unchanged {
+		return fmt.Sprintf("%s: v%d, unchanged", l.Label, l.Version)
+	}
+	return fmt.Sprintf("%s: v%d (%s)", l.Label, l.Version, strings.Join(l.Reasons, "; "))
+}
+
+// Result is what a write did, or would do.
+type Result struct {
+	Lines []Line // one for each entry of Plan.Writes, in that order
+	// Versions are what Plan.Writes have, or would get.
+	Versions map[*bundle.Write]int
+}
+
+// Written counts the lines that are not unchanged.
+func (r Result) Written() int {
+	n := 0
+	for _, l := range r.Lines {
+		if !l.Unchanged {
+			n++
+		}
+	}
+	return n
+}
+
+// Write brings the store to what p plans. It reads every file of p and writes what differs from what the store has, all of it or nothing.
+func Write(ctx context.Context, st store.Store, p *bundle.Plan, o Options) (Result, error) {
+	waited := false
+	var last error
+	for range attempts {
+		w := &writer{store: st, plan: p, options: o}
+		err := w.once(ctx)
+		switch {
+		case err == nil:
+			return w.result(), nil
+		case errors.Is(err, store.ErrConflict):
+			if !waited && o.Waiting != nil {
+				o.Waiting()
+			}
+			waited = true
+		case errors.Is(err, errChanged):
+		default:
+			return Result{}, err
+		}
+		last = err
+	}
+	if errors.Is(last, errChanged) {
+		return Result{}, fmt.Errorf("%w; run again when nothing writes to the bundle's folder", last)
+	}
+	return Result{}, fmt.Errorf("writing the bundle, tried %d times: %w", attempts, last)
+}
+
+// errChanged: a file had other bytes when it was stored than when it was read before.
+var errChanged = errors.New("changed while it was being written")
+
+// writer is one attempt.
+type writer struct {
+	store   store.Store
+	plan    *bundle.Plan
+	options Options
+	created time.Time
+	writes  []*write
+	of      map[*bundle.Write]*write
+}
+
+// write is one planned entity and what is known of it.
+type write struct {
+	*bundle.Write
+	row      *row // the newest of the ledger; nil for none
+	latest   int  // in the store; 0 for none
+	version  int  // it has, or gets
+	same     bool
+	reasons  []string
+	digests  []fileDigest // of Files; nil until read
+	inputs   inputs
+	children map[string]int // latest versions of documents that belong to it
+}
+
+func (w *writer) once(ctx context.Context) error {
+	w.of = make(map[*bundle.Write]*write, len(w.plan.Writes))
+	for _, p := range w.plan.Writes {
+		x := &write{Write: p}
+		w.writes = append(w.writes, x)
+		w.of[p] = x
+	}
+	if err := w.read(ctx); err != nil {
+		return err
+	}
+	if err := w.hash(ctx); err != nil {
+		return err
+	}
+	changed := false
+	for _, x := range w.writes { // needs come before what needs them
+		w.decide(x)
+		changed = changed || !x.same
+	}
+	if w.options.DryRun || !changed {
+		return nil
+	}
+	return w.commit(ctx)
+}
+
+func (w *writer) result() Result {
+	r := Result{Versions: make(map[*bundle.Write]int, len(w.writes))}
+	for _, x := range w.writes {
+		r.Versions[x.Write] = x.version
+		r.Lines = append(r.Lines, Line{
+			Label: x.Label, Kind: string(x.Kind), ID: x.ID, Version: x.version, Unchanged: x.same, Reasons: x.reasons,
+		})
+	}
+	return r
+}
