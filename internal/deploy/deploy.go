@@ -19,6 +19,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/step"
 )
 
 // Errors that callers branch on.
@@ -30,6 +31,14 @@ var (
 	// ErrDown: the run is being taken down; nothing more can be made for it.
 	ErrDown = errors.New("the run is being taken down")
 )
+
+// Refused is why no provider of a chain can make a sandbox, one reason each. It is sandbox.ErrUnsupported.
+type Refused struct{ Reasons []string }
+
+func (r *Refused) Error() string { return strings.Join(r.Reasons, "; ") }
+
+// Is makes it sandbox.ErrUnsupported.
+func (r *Refused) Is(err error) bool { return err == sandbox.ErrUnsupported }
 
 // Observer is told what becomes of a run's sandboxes, from the goroutines that make and remove them. It must not call back.
 type Observer interface {
@@ -219,15 +228,37 @@ func (d *Deployments) make(ctx context.Context, chain []string, s sandbox.Spec) 
 			return sandbox.Info{}, nil, fmt.Errorf("create sandbox %s (%s): %w", diag.Repr(s.Name), name, err)
 		}
 	}
-	return sandbox.Info{}, nil, fmt.Errorf("%w: %s", sandbox.ErrUnsupported, strings.Join(refused, "; "))
+	return sandbox.Info{}, nil, &Refused{refused}
 }
 
 func (d *Deployments) unknown(name string) string {
 	return fmt.Sprintf("%s: no such sandbox type here (known: %s)", diag.Repr(name), strings.Join(d.providers.Names(), ", "))
 }
 
+// Check tells before anything is made why no provider of the chain can make s, or nil. It is ErrUnsupported then.
+func (d *Deployments) Check(ctx context.Context, override []string, typ string, s sandbox.Spec) error {
+	var refused []string
+	for _, name := range d.Chain(override, typ) {
+		e, ok := d.providers.Get(name)
+		if !ok {
+			refused = append(refused, d.unknown(name))
+			continue
+		}
+		c, ok := e.Value.(sandbox.Checker)
+		if !ok {
+			return nil
+		}
+		err := c.Check(ctx, s)
+		if !errors.Is(err, sandbox.ErrUnsupported) {
+			return err
+		}
+		refused = append(refused, fmt.Sprintf("%s: %v", name, err))
+	}
+	return &Refused{refused}
+}
+
 // Box is the handle of a run's sandbox. It is shared: callers don't close it. A sandbox that another process made is found by its run and
-// name, and connected to.
+// name, and connected to. ErrNoBox when the run has none of this name; other errors are step.Infra.
 func (d *Deployments) Box(ctx context.Context, run, name string) (guest.Box, error) {
 	d.mu.Lock()
 	var b *box
@@ -240,7 +271,7 @@ func (d *Deployments) Box(ctx context.Context, run, name string) (guest.Box, err
 	switch {
 	case b != nil:
 	case down:
-		return nil, fmt.Errorf("sandbox %s: %w", diag.Repr(name), ErrDown)
+		return nil, step.Infra(fmt.Errorf("sandbox %s: %w", diag.Repr(name), ErrDown))
 	case reserved:
 		return nil, fmt.Errorf("sandbox %s %w", diag.Repr(name), ErrNoBox)
 	default:
@@ -260,10 +291,10 @@ func (b *box) handle(ctx context.Context) (guest.Box, error) {
 	}
 	h, err := b.prov.Connect(ctx, b.info.ID)
 	if errors.Is(err, sandbox.ErrNotFound) {
-		return nil, fmt.Errorf("sandbox %s (%s): %w", diag.Repr(b.info.Name), b.info.ID, guest.ErrGone)
+		return nil, fmt.Errorf("sandbox %s (%s): %w", diag.Repr(b.info.Name), b.info.ID, guest.ErrGone) // infra by itself
 	}
 	if err != nil {
-		return nil, fmt.Errorf("connect to sandbox %s: %w", b.info.ID, err)
+		return nil, step.Infra(fmt.Errorf("connect to sandbox %s: %w", b.info.ID, err))
 	}
 	b.h = h
 	return h, nil

@@ -75,19 +75,22 @@ func (d *Deployments) Undo(ctx context.Context, run string, steps ...string) err
 	return err
 }
 
-// Remove removes one sandbox of the run before its end, and frees its name. ErrNoBox when there is none.
-func (d *Deployments) Remove(ctx context.Context, run, name string) error {
+// Remove removes one sandbox of the run before its end, frees its name and answers its id. ErrNoBox when there is none.
+func (d *Deployments) Remove(ctx context.Context, run, name string) (id string, err error) {
 	d.mu.Lock()
 	a := d.runs[run]
-	found := a != nil && a.boxes[name] != nil
+	var b *box
+	if a != nil {
+		b = a.boxes[name]
+	}
 	d.mu.Unlock()
-	if !found {
-		return fmt.Errorf("sandbox %s %w", diag.Repr(name), ErrNoBox)
+	if b == nil {
+		return "", fmt.Errorf("sandbox %s %w", diag.Repr(name), ErrNoBox)
 	}
 	ctx, cancel := context.WithTimeout(ctx, removeTimeout)
 	defer cancel()
-	_, err := d.unwind(ctx, a, func(u undo) bool { return u.box != nil && u.name == name })
-	return err
+	_, err = d.unwind(ctx, a, func(u undo) bool { return u.box == b })
+	return b.info.ID, err
 }
 
 // unwind takes the chosen entries off the stack and undoes them, last first. Sandboxes that follow one another know nothing of each other

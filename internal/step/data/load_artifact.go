@@ -1,0 +1,226 @@
+// Package data executes the steps that bring data into a task's world: load_artifact.
+//
+// Bytes come from the store, checked against their digest on the way, and never pass through memory whole.
+package data
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+
+	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+const (
+	// defaultDestination is where a sandbox gets files when the step says nothing.
+	defaultDestination = "/loaded"
+	// maxListed bounds how many file names the context document keeps of one artifact.
+	maxListed = 1000
+	// LoadedPath is where load_artifact leaves what it copied.
+	LoadedPath = "metadata/loaded_file_artifact_universes"
+)
+
+// Store is what the executors read.
+type Store interface {
+	store.Docs
+	store.Objects
+}
+
+// LoadArtifact copies artifacts that hold files into a sandbox.
+type LoadArtifact struct {
+	store Store
+	boxes step.Boxes
+}
+
+// NewLoadArtifact makes the executor.
+func NewLoadArtifact(s Store, b step.Boxes) *LoadArtifact { return &LoadArtifact{s, b} }
+
+var _ step.Preflighter = (*LoadArtifact)(nil)
+
+// Preflight tells which targets, sources and types can't be loaded.
+func (e *LoadArtifact) Preflight(ctx context.Context, d doc.Node, p step.Plan) diag.List {
+	var l diag.List
+	refuse := func(field, code, summary, fix string) {
+		l.Add(diag.Problem{Pos: d.Get(field).Pos(), Where: field, Code: code, Summary: summary, Fix: fix})
+	}
+	for _, f := range []string{"env_id", "agent_name", "container_name"} {
+		if !d.Get(f).IsNull() {
+			refuse(f, "data.target", "only sandboxes can be loaded into by this version of agent-env", "name the target in sandbox_name")
+		}
+	}
+	for _, f := range []string{"urls", "artifact_from_step_id", "collected_artifacts_step_id"} {
+		if !d.Get(f).IsNull() {
+			refuse(f, "data.source", "only stored artifacts can be loaded by this version of agent-env", "name them in artifact_id or artifacts")
+		}
+	}
+	if p.Type == nil {
+		return l
+	}
+	for _, s := range sources(d) {
+		typ := p.Type(ctx, ref.Artifact, s.id, s.version)
+		if typ != "" && !artifact.HoldsFiles(typ) {
+			l.Add(diag.Problem{Pos: s.at.Pos(), Where: s.field, Code: "data.type",
+				Summary: fmt.Sprintf("%s is of type %s, which can't be loaded into a sandbox", diag.Repr(s.id), typ),
+				Fix:     fmt.Sprintf("load an artifact of type %s or %s", artifact.File, artifact.FileUniverse)})
+		}
+	}
+	return l
+}
+
+// source is one artifact that a step names.
+type source struct {
+	at      doc.Node
+	field   string
+	id      string
+	version int // 0: the latest
+}
+
+func sources(d doc.Node) []source {
+	var out []source
+	if id, ok := d.Get("artifact_id").Str(); ok {
+		v, _ := d.Get("artifact_version").Int()
+		out = append(out, source{d.Get("artifact_id"), "artifact_id", id, int(v)})
+	}
+	for i, a := range d.Get("artifacts").Items() {
+		v, _ := a.Get("version").Int()
+		out = append(out, source{a.Get("id"), fmt.Sprintf("artifacts[%d].id", i), a.Get("id").Text(), int(v)})
+	}
+	return out
+}
+
+// loaded is an element of loaded_file_artifact_universes.
+type loaded struct {
+	ID          string   `json:"id"`
+	Version     int      `json:"version"`
+	Type        string   `json:"artifact_type"`
+	Env         *string  `json:"env_id"`
+	Agent       *string  `json:"agent_name"`
+	Sandbox     string   `json:"sandbox_name"`
+	Container   *string  `json:"container_name"`
+	Destination string   `json:"destination_path"`
+	Files       []string `json:"files"` // at most maxListed
+	Count       int      `json:"file_count"`
+}
+
+// Run copies the files of every artifact, as one stream, and records what it copied.
+func (e *LoadArtifact) Run(ctx context.Context, c *step.Call) error {
+	name := c.Doc.Get("sandbox_name").Text()
+	to := destination(c.Doc)
+	var files []guest.PutFile
+	var done []loaded
+	names := claims{files: map[string]string{}, folders: map[string]string{}}
+	for _, s := range sources(c.Doc) {
+		d, parts, err := e.read(ctx, s)
+		if err != nil {
+			return err
+		}
+		rec := loaded{ID: d.ID, Version: d.Version, Type: d.Type, Sandbox: name, Destination: to, Files: []string{}, Count: len(parts)}
+		for _, b := range parts {
+			if err := names.claim(b.Path, d.ID); err != nil {
+				return err
+			}
+			files = append(files, e.file(ctx, b))
+			if len(rec.Files) < maxListed {
+				rec.Files = append(rec.Files, b.Path)
+			}
+		}
+		done = append(done, rec)
+	}
+	box, err := e.boxes.Box(ctx, c.Run, name)
+	if err != nil {
+		return boxError(err)
+	}
+	if err := guest.Put(ctx, box, to, files); err != nil {
+		return putError(to, err)
+	}
+	for _, rec := range done {
+		c.Log.Info("loaded", "artifact", rec.ID, "version", rec.Version, "files", rec.Count, "into", to)
+		if err := c.Out.Append(LoadedPath, rec); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func destination(d doc.Node) string {
+	to := d.Get("destination_path").Text()
+	if to == "" {
+		to = defaultDestination
+	}
+	return path.Join("/", to)
+}
+
+// read is an artifact's document with the files that it names.
+func (e *LoadArtifact) read(ctx context.Context, s source) (store.Doc, []artifact.Bytes, error) {
+	d, err := e.store.Get(ctx, store.Artifact, s.id, s.version)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return d, nil, &step.Error{Type: "NotFoundError", Err: err}
+	case err != nil:
+		return d, nil, step.Infra(err)
+	}
+	parts, err := artifact.Files(d.Type, d.Body)
+	switch {
+	case errors.Is(err, artifact.ErrNoFiles):
+		return d, nil, step.Errorf("TypeError", "%s is of type %s, which can't be loaded into a sandbox", diag.Repr(d.ID), d.Type)
+	case err != nil:
+		return d, nil, step.Infra(fmt.Errorf("artifact %s version %d: %w", d.ID, d.Version, err))
+	}
+	return d, parts, nil
+}
+
+// claims knows which artifact each path comes from.
+type claims struct{ files, folders map[string]string }
+
+// claim refuses two files for one path, and a file where another needs a folder.
+func (c *claims) claim(p, id string) error {
+	if other, taken := c.files[p]; taken {
+		return step.Errorf("NameClash", "%s comes from both %s and %s", diag.Repr(p), diag.Repr(other), diag.Repr(id))
+	}
+	if other, taken := c.folders[p]; taken {
+		return step.Errorf("NameClash", "%s is a file of %s and a folder of %s", diag.Repr(p), diag.Repr(id), diag.Repr(other))
+	}
+	for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+		if other, taken := c.files[dir]; taken {
+			return step.Errorf("NameClash", "%s is a file of %s and a folder of %s", diag.Repr(dir), diag.Repr(other), diag.Repr(id))
+		}
+		if _, known := c.folders[dir]; known {
+			break // so are the folders above it
+		}
+		c.folders[dir] = id
+	}
+	c.files[p] = id
+	return nil
+}
+
+func (e *LoadArtifact) file(ctx context.Context, b artifact.Bytes) guest.PutFile {
+	return guest.PutFile{Path: b.Path, Mode: fs.FileMode(b.Mode), Size: b.Size, Open: func() (io.ReadCloser, error) {
+		r, _, err := store.OpenVerified(ctx, e.store, b.Digest)
+		return r, err
+	}}
+}
+
+// putError tells a fault of the store from what the sandbox answered.
+func putError(to string, err error) error {
+	if _, ok := errors.AsType[*guest.SourceError](err); ok {
+		return step.Infra(&step.Error{Type: "StoreError", Err: err})
+	}
+	return fmt.Errorf("write into %s: %w", to, err)
+}
+
+// boxError types the error of a sandbox that the task doesn't have.
+func boxError(err error) error {
+	if step.IsInfra(err) {
+		return err
+	}
+	return &step.Error{Type: "SandboxError", Err: err}
+}
