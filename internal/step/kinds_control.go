@@ -144,17 +144,14 @@ func registerAgentTriggers() *Kind {
 		Check: func(n doc.Node, l *diag.List) {
 			triggerIDs(n, l)
 			for i, t := range n.Get("triggers").Items() {
-				checkWhen(t.Get("when"), at("triggers", i)+".when", l, 0)
+				checkWhen(t.Get("when"), at("triggers", i)+".when", l)
 			}
 		},
 	}
 }
 
-// maxWhenDepth bounds the nesting of all and any.
-const maxWhenDepth = 64
-
-// checkWhen walks a condition of an agent's trigger.
-func checkWhen(w doc.Node, where string, l *diag.List, depth int) {
+// checkWhen walks a condition of an agent's trigger. Readers bound how deep it goes.
+func checkWhen(w doc.Node, where string, l *diag.List) {
 	known := []string{"step", "env_trigger", "conversational", "all", "any"}
 	typ, ok := w.Get("type").Str()
 	switch {
@@ -162,8 +159,6 @@ func checkWhen(w doc.Node, where string, l *diag.List, depth int) {
 		fault(l, w, where, "step.trigger.when", "must be a table")
 	case !ok || !slices.Contains(known, typ):
 		fault(l, w, where, "step.trigger.when", "needs a type among %s", words(known, "and"))
-	case depth > maxWhenDepth:
-		fault(l, w, where, "step.trigger.when", "is nested too deep")
 	case typ == "env_trigger":
 		for _, f := range []string{"env_id", "trigger_id"} {
 			if s, ok := w.Get(f).Str(); !ok || s == "" {
@@ -176,7 +171,7 @@ func checkWhen(w doc.Node, where string, l *diag.List, depth int) {
 			fault(l, w, where, "step.trigger.when", "needs of, a list of conditions")
 		}
 		for i, sub := range of.Items() {
-			checkWhen(sub, at(where+".of", i), l, depth+1)
+			checkWhen(sub, at(where+".of", i), l)
 		}
 	}
 }

@@ -161,27 +161,38 @@ func responseVerifier() *Kind {
 		}},
 		Check: func(n doc.Node, l *diag.List) {
 			for i, c := range n.Get("criteria").Items() {
-				where := at("criteria", i)
-				if c.Get("type").Text() == ResponseContains {
-					criterionFields(c, where, l, "needles")
-					texts(c, where, "needles", l)
-					continue
-				}
-				criterionFields(c, where, l, "pattern", "flags")
-				flags := []string{"DOTALL"}
-				if f := c.Get("flags"); !f.IsNull() {
-					flags = nil
-					if f.Kind() != doc.Array {
-						fault(l, f, where+".flags", "step.criterion.flags", "must be a list of flag names such as DOTALL")
-					}
-					for _, e := range f.Items() {
-						flags = append(flags, e.Text())
-					}
-				}
-				pattern(c, where, "pattern", flags, l)
+				checkResponseCriterion(c, at("criteria", i), l)
 			}
 		},
 	}
+}
+
+func checkResponseCriterion(c doc.Node, where string, l *diag.List) {
+	switch c.Get("type").Text() {
+	case ResponseContains:
+		criterionFields(c, where, l, "needles")
+		texts(c, where, "needles", l)
+	case ResponseRegex:
+		criterionFields(c, where, l, "pattern", "flags")
+		if f := c.Get("flags"); !f.IsNull() && f.Kind() != doc.Array {
+			fault(l, f, where+".flags", "step.criterion.flags", "must be a list of flag names such as DOTALL")
+			return
+		}
+		pattern(c, where, "pattern", ResponseFlags(c), l)
+	}
+}
+
+// ResponseFlags are the flags of a response_regex_present criterion's pattern.
+func ResponseFlags(criterion doc.Node) []string {
+	f := criterion.Get("flags")
+	if f.IsNull() {
+		return []string{"DOTALL"}
+	}
+	var flags []string
+	for _, e := range f.Items() {
+		flags = append(flags, e.Text())
+	}
+	return flags
 }
 
 func outcomeVerifier() *Kind {

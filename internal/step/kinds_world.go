@@ -2,6 +2,8 @@ package step
 
 import (
 	"net/netip"
+	"net/url"
+	"path"
 	"regexp"
 	"strings"
 
@@ -182,6 +184,11 @@ func checkContainer(n doc.Node, l *diag.List) {
 		fault(l, n, "", "step.container.context", "names no build context; set docker_context_artifact_id or docker_context_url")
 	}
 	together(n, l, "docker_context_artifact_version", "docker_context_artifact_id")
+	if s, ok := n.Get("docker_context_url").Str(); ok && s != "" {
+		if u, err := url.Parse(s); err != nil || u.Scheme == "" || !strings.EqualFold(path.Ext(u.Path), ".zip") {
+			fault(l, n.Get("docker_context_url"), "docker_context_url", "step.container.url", "must be a .zip by URL, not %s", diag.Repr(s))
+		}
+	}
 	if set(n, "command_override") && truthy(n, "keep_alive_with_base_command", false) {
 		fault(l, n.Get("command_override"), "command_override", "step.conflict", "and keep_alive_with_base_command can't be used together; keep one")
 	}

@@ -7,6 +7,13 @@ import (
 	"sync"
 )
 
+// What an Op does.
+const (
+	opSet    = "set"
+	opAppend = "append"
+	opUnset  = "unset"
+)
+
 // Op is one change of the context document. Path is "/"-separated: "metadata/verifications/hello", "deployed_sandboxes".
 type Op struct {
 	Op    string          `json:"op"` // "set", "append", "unset"
@@ -21,16 +28,16 @@ type Diff struct {
 }
 
 // Set replaces the value at path.
-func (d *Diff) Set(path string, v any) error { return d.add("set", path, v) }
+func (d *Diff) Set(path string, v any) error { return d.add(opSet, path, v) }
 
 // Append adds v to the list at path.
-func (d *Diff) Append(path string, v any) error { return d.add("append", path, v) }
+func (d *Diff) Append(path string, v any) error { return d.add(opAppend, path, v) }
 
 // Unset removes what is at path.
 func (d *Diff) Unset(path string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ops = append(d.ops, Op{Op: "unset", Path: path})
+	d.ops = append(d.ops, Op{Op: opUnset, Path: path})
 }
 
 func (d *Diff) add(op, path string, v any) error {
@@ -51,28 +58,37 @@ func (d *Diff) Ops() []Op {
 	return slices.Clone(d.ops)
 }
 
-// View reads the context document.
+// At is the path of what is called name directly below path. A name may hold anything; "/" and "~" in it are escaped.
+func At(path, name string) string { return path + "/" + nameEscape.Replace(name) }
+
+var (
+	nameEscape   = strings.NewReplacer("~", "~0", "/", "~1")
+	nameUnescape = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// View reads the context document as some steps left it.
 type View interface {
-	// Get decodes the value that was set at exactly path into v and tells whether there is one.
+	// Get decodes the value at exactly path into v and tells whether there is one: what the last step to end set there, with what was
+	// appended to it since.
 	Get(path string, v any) (bool, error)
-	// List is the elements appended at path, in the order in which their steps ended.
+	// List is the elements at path, in the order in which their steps ended.
 	List(path string) []json.RawMessage
-	// Under lists the names directly below path that hold something, sorted.
+	// Under lists the names (as At takes them) directly below path at which something was set or appended, sorted.
 	Under(path string) []string
 }
 
-// History holds the diffs of a run's ended steps and answers views of them. It is safe for concurrent use.
+// History holds the diffs of a run's ended steps and answers views of them. The zero value is ready to use; it is safe for concurrent use.
+// A commit costs what its own diff costs, a view what it reads, however long the run.
 type History struct {
 	mu     sync.RWMutex
 	byPath map[string][]entry
-	names  map[string][]string // path -> names below it
-	order  uint64
+	names  map[string][]string // path -> names below it, sorted
+	of     map[int][]string    // step -> paths of its diff
 }
 
 type entry struct {
-	step  int
-	order uint64
-	op    Op
+	step int
+	op   Op
 }
 
 // Commit adds the diff of the step with this index. A step's earlier diff, from an attempt before, is dropped.
@@ -80,11 +96,13 @@ func (h *History) Commit(step int, ops []Op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.drop(step)
+	if len(ops) == 0 {
+		return
+	}
 	if h.byPath == nil {
-		h.byPath, h.names = map[string][]entry{}, map[string][]string{}
+		h.byPath, h.names, h.of = map[string][]entry{}, map[string][]string{}, map[int][]string{}
 	}
 	for _, op := range ops {
-		h.order++
 		if _, seen := h.byPath[op.Path]; !seen {
 			dir, name := "", op.Path
 			if i := strings.LastIndexByte(op.Path, '/'); i >= 0 {
@@ -93,7 +111,8 @@ func (h *History) Commit(step int, ops []Op) {
 			at, _ := slices.BinarySearch(h.names[dir], name)
 			h.names[dir] = slices.Insert(h.names[dir], at, name)
 		}
-		h.byPath[op.Path] = append(h.byPath[op.Path], entry{step, h.order, op})
+		h.byPath[op.Path] = append(h.byPath[op.Path], entry{step, op})
+		h.of[step] = append(h.of[step], op.Path)
 	}
 }
 
@@ -107,11 +126,10 @@ func (h *History) Drop(steps ...int) {
 }
 
 func (h *History) drop(step int) {
-	for path, es := range h.byPath {
-		if slices.ContainsFunc(es, func(e entry) bool { return e.step == step }) {
-			h.byPath[path] = slices.DeleteFunc(slices.Clone(es), func(e entry) bool { return e.step == step })
-		}
+	for _, path := range h.of[step] {
+		h.byPath[path] = slices.DeleteFunc(h.byPath[path], func(e entry) bool { return e.step == step })
 	}
+	delete(h.of, step)
 }
 
 // View sees the steps for which in answers true; in must be pure.
@@ -130,9 +148,15 @@ func (v view) Get(path string, into any) (bool, error) {
 			continue
 		}
 		switch e.op.Op {
-		case "set":
+		case opSet:
 			return true, json.Unmarshal(e.op.Value, into)
-		case "unset":
+		case opAppend:
+			whole, err := json.Marshal(v.list(path))
+			if err != nil {
+				return false, err
+			}
+			return true, json.Unmarshal(whole, into)
+		default:
 			return false, nil
 		}
 	}
@@ -142,18 +166,22 @@ func (v view) Get(path string, into any) (bool, error) {
 func (v view) List(path string) []json.RawMessage {
 	v.h.mu.RLock()
 	defer v.h.mu.RUnlock()
+	return v.list(path)
+}
+
+func (v view) list(path string) []json.RawMessage {
 	var out []json.RawMessage
 	for _, e := range v.h.byPath[path] {
 		if !v.in(e.step) {
 			continue
 		}
 		switch e.op.Op {
-		case "append":
+		case opAppend:
 			out = append(out, e.op.Value)
-		case "set":
+		case opSet:
 			out = nil
-			_ = json.Unmarshal(e.op.Value, &out)
-		case "unset":
+			_ = json.Unmarshal(e.op.Value, &out) // what is no list has no elements
+		default:
 			out = nil
 		}
 	}
@@ -171,8 +199,8 @@ func (v view) Under(path string) []string {
 		}
 		for _, e := range slices.Backward(v.h.byPath[full]) {
 			if v.in(e.step) {
-				if e.op.Op != "unset" {
-					out = append(out, name)
+				if e.op.Op != opUnset {
+					out = append(out, nameUnescape.Replace(name))
 				}
 				break
 			}
