@@ -37,6 +37,7 @@ type writer struct {
 	bytes.Buffer
 	ascii, sorted bool
 	indent        string // "" for one line
+	newline       string // before the indentation; "" for \n alone
 	limit         int    // lists and tables stop soon after so many bytes; 0 for none
 }
 
@@ -101,7 +102,11 @@ func (w *writer) line(depth int) {
 	if w.indent == "" {
 		return
 	}
-	w.WriteByte('\n')
+	if w.newline != "" {
+		w.WriteString(w.newline)
+	} else {
+		w.WriteByte('\n')
+	}
 	for range depth {
 		w.WriteString(w.indent)
 	}

@@ -38,8 +38,10 @@ type Tree struct {
 	Name string // shown in problems
 	Src  []byte
 	root *node
-	read reader // what parsed Src; nil for Build
-	bom  bool   // the file began with a byte order mark, which Src lacks
+	bom  bool // the file began with a byte order mark, which Src lacks
+
+	read   reader  // what parsed Src; nil for Build
+	format *syntax // how edits spell values; nil for Build
 
 	linesOnce sync.Once
 	lines     []int // offsets of line starts

@@ -15,7 +15,7 @@ import (
 // ParseJSON reads strict JSON, with or without a byte order mark. Repeated names are all reported, and the tree keeps the first;
 // at any other fault reading ends and there is no tree.
 func ParseJSON(name string, src []byte) (*Tree, diag.List) {
-	t := &Tree{Name: name, Src: bytes.TrimPrefix(src, []byte(bom)), bom: bytes.HasPrefix(src, []byte(bom)), read: ParseJSON}
+	t := &Tree{Name: name, Src: bytes.TrimPrefix(src, []byte(bom)), bom: bytes.HasPrefix(src, []byte(bom)), read: ParseJSON, format: jsonSyntax}
 	r := &jsonReader{state: state{t: t, format: "json", title: "JSON"}}
 	if r.badUTF8() {
 		return r.done(nil)

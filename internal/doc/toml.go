@@ -18,7 +18,7 @@ import (
 // \e and \x, times without seconds) that it refuses. At the first syntax fault reading ends and there is no tree. inf and nan are refused:
 // no JSON could hold them.
 func ParseTOML(name string, src []byte) (*Tree, diag.List) {
-	t := &Tree{Name: name, Src: bytes.TrimPrefix(src, []byte(bom)), bom: bytes.HasPrefix(src, []byte(bom)), read: ParseTOML}
+	t := &Tree{Name: name, Src: bytes.TrimPrefix(src, []byte(bom)), bom: bytes.HasPrefix(src, []byte(bom)), read: ParseTOML, format: tomlSyntax}
 	r := &tomlReader{state: state{t: t, format: "toml", title: "TOML"}}
 	if r.badUTF8() {
 		return r.done(nil)

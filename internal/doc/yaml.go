@@ -20,7 +20,7 @@ import (
 // once; at a syntax fault there is no tree. Scalars without quotes that YAML 1.1 and 1.2 take differently (on, 0123, 1_000, 1e3, 12:30) are
 // text, with a warning. A document without a value is null.
 func ParseYAML(name string, src []byte) (*Tree, diag.List) {
-	t := &Tree{Name: name, Src: src, read: ParseYAML}
+	t := &Tree{Name: name, Src: src, read: ParseYAML, format: yamlSyntax}
 	r := &yamlReader{state: state{t: t, format: "yaml", title: "YAML"}}
 	if bytes.HasPrefix(src, []byte(bom)) {
 		r.fault(0, "bom", "begins with a byte order mark", "save the file as UTF-8 without it")
