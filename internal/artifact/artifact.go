@@ -83,9 +83,8 @@ func NewFile(p Pin, b Bytes, description string) Document {
 	}}
 }
 
-// NewFileUniverse are the documents of a universe: its own first, then one of each file, in the order of files. children are the versions that the
-// files get.
-func NewFileUniverse(p Pin, files []Bytes, child func(id string) Pin) []Document {
+// NewFileUniverse are the documents of a universe: its own first, then one of each file, in the order of files.
+func NewFileUniverse(p Pin, files []Bytes, child Versions) []Document {
 	refs := make(map[string]any, len(files))
 	ids := make(map[string]any, len(files))
 	self := Document{Pin: p, Type: FileUniverse, Fields: map[string]any{"file_artifact_refs": refs, "file_artifact_ids": ids}}
@@ -99,8 +98,12 @@ func NewFileUniverse(p Pin, files []Bytes, child func(id string) Pin) []Document
 		docs = append(docs, NewFile(pin, f, f.Path+" of "+p.ID))
 		self.Objects = append(self.Objects, f.Digest)
 	}
-	slices.Sort(self.Objects)
-	self.Objects = slices.Compact(self.Objects)
+	self.Objects = unique(self.Objects)
 	docs[0] = self
 	return docs
+}
+
+func unique(ds []ref.Digest) []ref.Digest {
+	slices.Sort(ds)
+	return slices.Compact(ds)
 }

@@ -1,7 +1,7 @@
 package bundle
 
 import (
-	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,42 +10,39 @@ import (
 	"agentenv.internal/agentenv/internal/doc"
 )
 
-// key is one key that a toml may have.
-type key struct {
-	name string
-	want doc.Kind // String or Array; Absent for a reference or an image, which Resolve has checked
-}
-
-// stored are words of stored documents that authors write by mistake, with what to write instead.
-type stored map[string]string
-
-// accept checks the keys of a reached entry's toml: those that it doesn't know, and values of the wrong kind.
-func (p *planner) accept(e *Entry, what string, keys []key, words stored) {
-	known := []string{"type", "id"}
-	var takes []string
-	for _, k := range keys {
-		known = append(known, k.name)
-		takes = append(takes, k.name)
-	}
-	takes = append(takes, "type", "id")
+// accept checks a reached entry's toml against the schema of its type. words are keys of stored documents, with what to write instead.
+func (p *planner) accept(e *Entry, s *doc.Schema, words map[string]string, rules func(doc.Node, *diag.List)) {
 	n := e.Config
+	if !n.Exists() {
+		n = doc.Build(map[string]any{})
+	}
+	var l diag.List
+	s.Check(n, "", &l)
+	if !l.HasErrors() && rules != nil {
+		rules(n, &l)
+	}
+	l = slices.DeleteFunc(l, func(f diag.Problem) bool {
+		return f.Code == doc.CodeUnknown && slices.ContainsFunc(slices.Collect(maps.Keys(words)), func(w string) bool {
+			return strings.HasPrefix(f.Summary, "unknown key "+diag.Repr(w))
+		})
+	})
 	for name, v := range n.Members() {
 		if instead, ok := words[name]; ok {
-			known = append(known, name)
-			p.l.Add(e.inConfig(v, "toml.stored", "%s is a word of stored documents; write %s", name, instead))
+			l.Add(diag.Problem{
+				Pos: v.KeyPos(), Code: "toml.stored", Summary: name + " is a word of stored documents", Fix: "write " + instead,
+			})
 		}
 	}
-	if summary, at := unknownKeys(n, known...); summary != "" {
-		problem := e.inConfig(at, "toml.key", "%s", summary)
-		problem.Fix = article(what) + " takes " + strings.Join(takes[:len(takes)-1], ", ") + " and " + takes[len(takes)-1]
-		p.l.Add(problem)
-	}
-	for _, k := range keys {
-		v := n.Get(k.name)
-		if !v.Exists() || k.want == doc.Absent || v.Kind() == k.want {
-			continue
-		}
-		p.l.Add(e.inConfig(v, "toml.kind", "%s must be %s, not %s", k.name, k.want, doc.Show(v)))
+	p.inConfig(e, l)
+}
+
+// inConfig records problems of what an entry's toml says: "artifacts/x: artifact.toml: …".
+func (p *planner) inConfig(e *Entry, l diag.List) {
+	for _, f := range l {
+		f.Pos = diag.Pos{File: e.Label, Line: f.Pos.Line}
+		f.Where = strings.TrimSuffix(groups[e.Group].config+": "+f.Where, ": ")
+		f.Prefixed = true
+		p.l.Add(f)
 	}
 }
 
@@ -55,18 +52,7 @@ func (e *Entry) text(name string) string {
 	return s
 }
 
-// required reports a string that is absent or empty.
-func (p *planner) required(e *Entry, name string) {
-	n := e.Config.Get(name)
-	switch s, ok := n.Str(); {
-	case !n.Exists():
-		p.l.Add(e.inConfig(e.Config, "toml.missing", "%s is required", name))
-	case ok && s == "":
-		p.l.Add(e.inConfig(n, "toml.empty", "%s can't be empty", name))
-	}
-}
-
-// files lists what a folder's write reads, its toml and leavings aside, and reports what can't be read. What can't be is left out.
+// files lists what a folder's write reads, leavings aside and its toml only on demand, and reports what can't be read.
 func (p *planner) files(e *Entry, toml bool) []File {
 	skip := func(name string) bool { return !toml && name == groups[e.Group].config }
 	list, bad := p.b.tree.walk(e.path, skip)
@@ -89,7 +75,9 @@ func (p *planner) files(e *Entry, toml bool) []File {
 func (p *planner) file(e *Entry, f found) (File, bool) {
 	info, err := p.b.tree.info(f.item)
 	if err != nil {
-		p.l.Add(diag.Problem{Pos: diag.Pos{File: e.Label + "/" + diag.Clean(f.rel)}, Code: "file.read", Summary: reason(err, "no such file"), Prefixed: true})
+		p.l.Add(diag.Problem{
+			Pos: diag.Pos{File: e.Label + "/" + diag.Clean(f.rel)}, Code: "file.read", Summary: reason(err, "no such file"), Prefixed: true,
+		})
 		return File{}, false
 	}
 	return File{Path: f.rel, Mode: info.Mode(), Size: info.Size(), fs: p.b.FS, at: f.path}, true
@@ -104,21 +92,19 @@ func paths(files []File) []string {
 	return out
 }
 
-// counted shows a number of names: "2 ('a', 'b')".
-func counted(names []string) string {
+// count shows how many files there are, and which: "none", "2 ('a', 'b')".
+func count(names []string) string {
 	const most = 5
+	if len(names) == 0 {
+		return "none"
+	}
 	shown := make([]string, 0, most)
 	for _, n := range names[:min(len(names), most)] {
 		shown = append(shown, diag.Repr(n))
 	}
 	more := ""
 	if len(names) > most {
-		more = fmt.Sprintf(" and %d more", len(names)-most)
+		more = " and " + strconv.Itoa(len(names)-most) + " more"
 	}
 	return strconv.Itoa(len(names)) + " (" + strings.Join(shown, ", ") + more + ")"
-}
-
-// sortFiles puts files in the order of their paths.
-func sortFiles(files []File) {
-	slices.SortFunc(files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
 }

@@ -7,6 +7,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/ref"
 )
 
@@ -147,14 +148,6 @@ func (r *layoutReader) child(it item, rel, shown, id string) (child, bool) {
 	return c, ok
 }
 
-// count shows how many files there are, and which.
-func count(names []string) string {
-	if len(names) == 0 {
-		return "none"
-	}
-	return counted(names)
-}
-
 func note(names []string) string {
 	if len(names) > 0 {
 		return ""
@@ -167,7 +160,7 @@ func (b *Bundle) children(e *Entry) []child {
 	var out []child
 	add := func(id, label string) { out = append(out, child{id: id, label: label}) }
 	switch {
-	case e.Group == Envs && e.Type == envComputer, e.Group == Skills, e.Group == Artifacts && e.Type == artifact.CLI:
+	case e.Group == Envs && e.Type == env.ComputerDriver, e.Group == Skills, e.Group == Artifacts && e.Type == artifact.CLI:
 		add(ref.Derived(e.ID, "files"), "the files of "+e.Label)
 	case e.Group == Artifacts && e.Type == artifact.Environment && !e.Config.Get("file").Exists():
 		add(ref.Derived(e.ID, "file"), "the file of "+e.Label)

@@ -3,10 +3,12 @@ package bundle
 import (
 	"strings"
 
+	"agentenv.internal/agentenv/internal/agent"
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/task"
 )
 
 // open lists an entry's folder and reads its toml, if it has one. It is false when the entry can't be judged further.
@@ -79,15 +81,22 @@ func (p *parser) typeAndID(e *Entry) bool {
 			e.Type = alias
 		}
 	}
-	if n := e.Config.Get("id"); n.Exists() {
-		if err := declaredID(e, n); err != "" {
-			p.at(e.configLabel(), n, "bundle.id", "%s", err)
-			return false
-		}
-		e.ID, _ = n.Str()
-		e.ownID = true
+	return p.id(e) && ok
+}
+
+// id reads a declared id.
+func (p *parser) id(e *Entry) bool {
+	n := e.Config.Get("id")
+	if !n.Exists() {
+		return true
 	}
-	return ok
+	if err := declaredID(e, n); err != "" {
+		p.at(e.configLabel(), n, "bundle.id", "%s", err)
+		return false
+	}
+	e.ID, _ = n.Str()
+	e.ownID = true
+	return true
 }
 
 func declaredID(e *Entry, n doc.Node) string {
@@ -188,7 +197,7 @@ func (p *parser) env(e *Entry) {
 }
 
 func (p *parser) agent(e *Entry) {
-	e.Type = agentDefault
+	e.Type = agent.A2A
 	if !p.open(e) {
 		return
 	}
@@ -223,15 +232,9 @@ func (p *parser) eval(e *Entry) {
 		return
 	}
 	e.Config = n
-	p.typeAndID(e)
-	if e.Type != evalType && e.Type != "" {
-		p.at(e.Label, n.Get("type"), "eval.type", "type %s isn't one of evals; write %s, or leave it out", doc.Show(n.Get("type")), evalType)
-	}
-	p.unknown(e.Label, n, "", "an eval takes tasks, type and id", "tasks", "type", "id")
-	switch tasks := n.Get("tasks"); {
-	case tasks.Exists() && tasks.Kind() != doc.Array:
-		p.at(e.Label, tasks, "eval.tasks", "tasks must be a list, not %s", doc.Show(tasks))
-	case tasks.Len() == 0:
-		p.at(e.Label, tasks, "eval.tasks", "an eval needs at least one task; name them in tasks = [...]")
+	_, _, l := task.DecodeEval(e.ID, n)
+	p.l.Add(l...)
+	if !l.HasErrors() {
+		p.id(e)
 	}
 }

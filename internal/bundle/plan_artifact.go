@@ -1,59 +1,179 @@
 package bundle
 
 import (
-	"context"
+	"fmt"
+	"path"
+	"slices"
+	"strings"
 
 	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/ref"
 )
 
-func (p *planner) artifact(ctx context.Context, e *Entry, w *Write) error {
+func (p *planner) artifact(e *Entry, w *Write) {
 	w.Config = e.authored()
 	if !w.Config.Exists() {
 		w.Config = doc.Build(map[string]any{})
 	}
+	if s, ok := artifact.Schema(e.Type); ok {
+		p.accept(e, s, artifact.StoredWords(e.Type), func(n doc.Node, l *diag.List) { artifact.Check(e.Type, n, l) })
+	}
 	switch e.Type {
 	case artifact.File:
-		p.fileArtifact(e, w)
+		w.Files = p.oneFile(e, "leave out its declared type to write the folder as a "+artifact.FileUniverse)
+		w.Fields = map[string]any{"description": e.text("description")}
 	case artifact.FileUniverse:
-		p.accept(e, "file_artifact_universe artifact", nil, nil)
-		w.Files = p.files(e, false)
-		if len(w.Files) == 0 && !p.l.HasErrors() {
-			p.l.Add(e.problem(doc.Node{}, "", "files.none", "there are no files to write (%s)", leavingsNote))
-		}
-	default:
-		p.unsupported(e)
+		w.Files = p.someFiles(e)
+	case artifact.Environment:
+		p.environment(e, w)
+	case artifact.EnvironmentUniverse:
+		p.universe(e, w)
+	case artifact.CLI:
+		w.Files = p.someFiles(e)
+		var l diag.List
+		artifact.CheckCLI(e.Config, paths(w.Files), &l)
+		p.inConfig(e, l)
+		w.Fields = map[string]any{"command_name": e.text("command_name"), "entrypoint": e.text("entrypoint")}
+	case artifact.DockerImage:
+		p.imageArtifact(e, w)
 	}
-	return nil
 }
 
-// unsupported refuses a type that can't be written yet.
-func (p *planner) unsupported(e *Entry) {
-	p.l.Add(e.problem(e.Config.Get("type"), "", "write.unsupported", "writing %s isn't supported yet", article(e.Type)))
-}
-
-func (p *planner) fileArtifact(e *Entry, w *Write) {
-	p.accept(e, "file artifact", []key{{"description", doc.String}}, nil)
-	w.Files = p.files(e, false)
-	if len(w.Files) != 1 {
-		fix := "add one"
-		if len(w.Files) > 1 {
-			fix = "leave out its declared type to write the folder as a " + artifact.FileUniverse
-		}
-		problem := e.problem(doc.Node{}, "", "files.one", "a file artifact holds one file, and this folder has %s", count(paths(w.Files)))
-		problem.Fix = fix
-		p.l.Add(problem)
+// someFiles are the files of a folder that must hold some.
+func (p *planner) someFiles(e *Entry) []File {
+	before := len(p.l)
+	files := p.files(e, false)
+	if len(files) == 0 && len(p.l) == before {
+		p.l.Add(e.problem(doc.Node{}, "", "files.none", "there are no files to write (%s)", leavingsNote))
 	}
-	w.Fields = map[string]any{"description": e.text("description")}
+	return files
 }
 
-func (p *planner) skill(e *Entry, w *Write) { p.unsupported(e) }
-
-func (p *planner) agent(e *Entry, w *Write) { p.unsupported(e) }
-
-func (p *planner) env(ctx context.Context, e *Entry, w *Write) error {
-	p.unsupported(e)
-	return nil
+// oneFile is the file of a folder that must hold just one.
+func (p *planner) oneFile(e *Entry, whenMore string) []File {
+	before := len(p.l)
+	files := p.files(e, false)
+	if len(files) == 1 || len(files) == 0 && len(p.l) > before {
+		return files
+	}
+	problem := e.problem(doc.Node{}, "", "files.one", "%s artifact holds one file, and this folder has %s", article(e.Type), count(paths(files)))
+	problem.Fix = whenMore
+	if len(files) == 0 {
+		problem.Fix = "put one here"
+	}
+	p.l.Add(problem)
+	return files
 }
 
-func (p *planner) loaded(ctx context.Context) {}
+// environment plans data for one environment: over its folder's one file, or over the file artifact that its toml names.
+func (p *planner) environment(e *Entry, w *Write) {
+	w.Fields = map[string]any{"environment_name": e.text("environment_name"), "description": e.text("description")}
+	if !e.Config.Get("file").Exists() {
+		w.Files = p.oneFile(e, "keep one of them")
+		if len(w.Files) == 0 {
+			p.l[len(p.l)-1].Fix = `put one here, or name a file artifact with file = "<name>"`
+		}
+		return
+	}
+	if stray := p.files(e, false); len(stray) > 0 {
+		p.l.Add(e.problem(e.Config.Get("file"), "", "environment.stray",
+			"file names the data, so this folder may hold only artifact.toml, and it holds %s; drop one or the other", count(paths(stray))))
+	}
+	for _, x := range e.Refs {
+		w.pin(p, x, "file")
+	}
+}
+
+// universe plans environments that belong together: those of its folders, and those that its toml names.
+func (p *planner) universe(e *Entry, w *Write) {
+	l := p.b.layoutOf(e)
+	p.l.Add(l.faults...)
+	if len(l.envs) == 0 && len(e.Refs) == 0 && len(l.faults) == 0 && e.Config.Get("environment_artifacts").Len() == 0 {
+		p.l.Add(e.problem(doc.Node{}, "", "universe.empty",
+			"a universe needs an environment: put a folder <environment>/ with its file here, or name one in environment_artifacts"))
+	}
+	for _, c := range slices.Concat(l.envs, l.metadata) {
+		if f, ok := p.file(e, c.file); ok {
+			w.Files = append(w.Files, f)
+		}
+	}
+	slices.SortFunc(w.Files, func(a, b File) int { return strings.Compare(a.Path, b.Path) })
+	names := map[string]string{}
+	for _, c := range l.envs {
+		names[c.name] = c.label
+	}
+	for _, x := range e.Refs {
+		w.pin(p, x, "environment_artifacts")
+		name := p.environmentName(x)
+		if name == "" {
+			continue
+		}
+		if other, taken := names[name]; taken {
+			p.l.Add(diag.Problem{Pos: x.Pos, Where: x.Where, Code: "universe.same", Prefixed: true,
+				Summary: fmt.Sprintf("its environment_name %s is also that of %s; a universe has each name once", diag.Repr(name), other)})
+			continue
+		}
+		names[name] = x.Where
+	}
+}
+
+// environmentName is the environment that referenced data is for; "" when it can't be told.
+func (p *planner) environmentName(x *Reference) string {
+	if x.Entry != nil {
+		return x.Entry.text("environment_name")
+	}
+	return storedName(p.stored[storedKey{x.Kind, x.ID, x.Version}].Body)
+}
+
+func (p *planner) skill(e *Entry, w *Write) {
+	w.Files = p.someFiles(e)
+	it, _ := find(e.items, "SKILL.md")
+	if it == nil || it.dir {
+		return // Parse has told
+	}
+	label := e.Label
+	src, err := p.b.tree.read(it.path)
+	if err != nil {
+		p.l.Add(e.problem(doc.Node{}, "", "skill.read", "SKILL.md: %s", err))
+		return
+	}
+	front, l := artifact.ReadSkill(label, src, ref.Last(e.ID))
+	for _, f := range l {
+		f.Where, f.Prefixed = strings.TrimSuffix("SKILL.md: "+f.Where, ": "), true
+		p.l.Add(f)
+	}
+	w.Fields = map[string]any{"front": front}
+}
+
+// imageArtifact plans a docker image that is an entry of its own.
+func (p *planner) imageArtifact(e *Entry, w *Write) {
+	if len(e.images) == 0 {
+		return
+	}
+	p.imageWrite(e, w, e.images[0])
+	if d := e.text("description"); d != "" {
+		w.Config = w.Config.With("description", d)
+		w.Fields["description"] = d
+	}
+}
+
+// imageWrite describes the write of an image: its build context is the whole folder, the toml included.
+func (p *planner) imageWrite(e *Entry, w *Write, img *image) {
+	w.Type = artifact.DockerImage
+	if img.ref != "" {
+		w.Config = doc.Build(map[string]any{"ref": img.ref})
+		w.Fields = map[string]any{}
+		p.l.Add(e.problem(e.Config.Get(img.role), "", "write.unsupported",
+			"writing an image of a registry (%s) isn't supported yet; build it from a Dockerfile", diag.Clean(img.ref)))
+		return
+	}
+	w.Label = e.Label + " (" + img.dockerfile + " image)"
+	w.Config = doc.Build(map[string]any{"dockerfile": img.dockerfile})
+	w.Files = p.files(e, true)
+	for i := range w.Files {
+		w.Files[i].HashMode = true
+	}
+	w.Fields = map[string]any{"description": "built from " + path.Join(e.Label, img.dockerfile), "dockerfile": img.dockerfile}
+}

@@ -34,7 +34,9 @@ func (b *Bundle) Plan(ctx context.Context, v View, sel Selection) (*Plan, diag.L
 			}
 		}
 	}
-	p.loaded(ctx)
+	for _, e := range tasks {
+		p.loadedBy(e)
+	}
 	if p.l.HasErrors() {
 		return nil, p.l, nil
 	}
@@ -100,23 +102,21 @@ func (p *planner) visit(ctx context.Context, e *Entry) error {
 		return err
 	}
 	w := &Write{Kind: e.Store(), ID: e.ID, Type: e.Type, Label: e.Label}
-	if err := p.describe(ctx, e, w); err != nil {
-		return err
-	}
+	p.describe(e, w)
 	p.writes[e] = w
 	p.plan.Writes = append(p.plan.Writes, w)
 	return nil
 }
 
 // describe fills in a write as its entry's type needs. Problems are recorded.
-func (p *planner) describe(ctx context.Context, e *Entry, w *Write) error {
+func (p *planner) describe(e *Entry, w *Write) {
 	switch e.Group {
 	case Envs:
-		return p.env(ctx, e, w)
+		p.env(e, w)
 	case Agents:
 		p.agent(e, w)
 	case Artifacts:
-		return p.artifact(ctx, e, w)
+		p.artifact(e, w)
 	case Skills:
 		p.skill(e, w)
 	case Tasks:
@@ -129,7 +129,6 @@ func (p *planner) describe(ctx context.Context, e *Entry, w *Write) error {
 			w.Eval.Tasks = append(w.Eval.Tasks, x.ID)
 		}
 	}
-	return nil
 }
 
 // pin adds a reference that the document keeps with a version.

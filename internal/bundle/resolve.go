@@ -2,6 +2,8 @@ package bundle
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
@@ -136,6 +138,15 @@ func list(words []string) string {
 			out += ", "
 		}
 		out += w
+	}
+	return out
+}
+
+// quoted are the members of a set, sorted, between quotes.
+func quoted(set map[string]bool) []string {
+	out := slices.Sorted(maps.Keys(set))
+	for i := range out {
+		out[i] = diag.Repr(out[i])
 	}
 	return out
 }

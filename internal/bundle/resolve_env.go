@@ -3,46 +3,39 @@ package bundle
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/agent"
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/ref"
 )
 
-// Types of envs and agents, and of the two documents that have one type each.
+// Types of the documents that have one type each, and of an env.toml that names none.
 const (
-	envMCP         = "mcp_server"
-	envWebsite     = "website"
-	envMulti       = "multi"
-	envComputer    = "computer_driver"
-	envGateway     = "gateway_server"
-	envServiceDB   = "service_db"
-	envDefault     = envMCP
-	agentDefault   = "a2a_agent"
-	taskType       = "task"
-	evalType       = "eval"
-	dockerfileName = "Dockerfile"
+	envDefault = env.MCPServer
+	taskType   = "task"
+	evalType   = "eval"
 )
 
 func (r *resolver) env(e *Entry) {
-	switch e.Type {
-	case envMCP:
-		r.image(e, "image", dockerfileName, "env_image")
-	case envWebsite:
-		r.image(e, "backend_image", dockerfileName+".backend", "backend_image")
-		r.image(e, "frontend_image", dockerfileName+".frontend", "frontend_image")
-	case envMulti:
-		r.envList(e, "mcp_server_envs", envMCP)
-		r.envList(e, "website_envs", envWebsite)
-	case envComputer:
-	case envGateway, envServiceDB:
+	if key, ok := env.Infrastructure(e.Type); ok {
 		r.l.Add(e.problem(e.Config.Get("type"), "", "env.type",
-			"an env of type %s isn't written from a bundle: every deployment brings its own; remove the folder", e.Type))
-	default:
-		r.l.Add(e.problem(e.Config.Get("type"), "", "env.type", "%s isn't a known env type; known are %s, %s, %s and %s",
-			diag.Repr(e.Type), envMCP, envWebsite, envMulti, envComputer))
+			"an env of type %s isn't written from a bundle: config names the one of every deployment (%s); remove the folder", e.Type, key))
+		return
+	}
+	if !slices.Contains(env.Types(), e.Type) {
+		r.l.Add(e.problem(e.Config.Get("type"), "", "env.type", "%s isn't a known env type; known are %s", diag.Repr(e.Type), list(env.Types())))
+		return
+	}
+	for _, img := range env.Images(e.Type) {
+		r.image(e, img.Key, img.Dockerfile, img.Suffix)
+	}
+	for _, x := range env.Refs(e.Type) {
+		r.envList(e, x.Key, x.Type)
 	}
 }
 
@@ -53,17 +46,20 @@ func (r *resolver) envList(e *Entry, key, typ string) {
 }
 
 func (r *resolver) agent(e *Entry) {
-	if e.Type != agentDefault {
-		r.l.Add(e.problem(e.Config.Get("type"), "", "agent.type", "%s isn't a known agent type; known is %s", diag.Repr(e.Type), agentDefault))
+	if e.Type != agent.A2A {
+		r.l.Add(e.problem(e.Config.Get("type"), "", "agent.type", "%s isn't a known agent type; known is %s", diag.Repr(e.Type), agent.A2A))
 		return
 	}
-	r.image(e, "image", dockerfileName, "agent_image")
+	r.image(e, agent.ImageKey, dockerfileName, agent.ImageSuffix)
 }
+
+// dockerfileName is the file that an image is built from where nothing names another.
+const dockerfileName = "Dockerfile"
 
 // image reads an image key: absent for the folder's Dockerfile, a table that names a file or a registry's image, or a reference to an image artifact.
 func (r *resolver) image(e *Entry, key, dockerfile, suffix string) {
 	n := e.Config.Get(key)
-	img := &image{role: key, id: ref.Derived(e.ID, suffix), dockerfile: dockerfile}
+	img := &image{role: key, id: e.ID + suffix, dockerfile: dockerfile}
 	switch {
 	case !n.Exists():
 	case n.Kind() == doc.Object && n.Len() == 1 && n.Get("dockerfile").Kind() == doc.String:

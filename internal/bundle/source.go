@@ -38,6 +38,8 @@ type Options struct {
 	Kinds *catalog.Set[*step.Kind]
 	// TypeAliases are other spellings of artifact types, from configuration.
 	TypeAliases map[string]string
+	// EnvProviders are the environment providers besides the built-in ones.
+	EnvProviders []string
 	// AllowUnknownFields turns the refusal of unknown step fields into a warning.
 	AllowUnknownFields bool
 	// Aliases are names of installed agents and environments that steps may use, by kind. A bundle's own entries come first.

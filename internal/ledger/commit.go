@@ -7,7 +7,6 @@ import (
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/doc"
-	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
 )
 
@@ -30,13 +29,9 @@ func (w *writer) commit(ctx context.Context) error {
 			continue
 		}
 		w.fill(x)
-		docs, err := w.documents(x)
-		if err != nil {
-			return err
-		}
-		for _, d := range docs {
+		for i, d := range w.documents(x) {
 			latest := x.latest
-			if d.ID != x.ID {
+			if i > 0 {
 				latest = x.children[d.ID]
 			}
 			s.Doc(store.Doc{
@@ -74,7 +69,7 @@ func (w *writer) readChildren(ctx context.Context) error {
 	var ids []string
 	for _, x := range w.writes {
 		if !x.same {
-			ids = append(ids, childIDs(x)...)
+			ids = append(ids, x.belongings()...)
 		}
 	}
 	if len(ids) == 0 {
@@ -89,53 +84,9 @@ func (w *writer) readChildren(ctx context.Context) error {
 			continue
 		}
 		x.children = map[string]int{}
-		for _, id := range childIDs(x) {
+		for _, id := range x.belongings() {
 			x.children[id] = latest[id].Version
 		}
 	}
 	return nil
-}
-
-// childIDs are the ids of the documents that belong to an entity.
-func childIDs(x *write) []string {
-	var ids []string
-	switch x.Type {
-	case artifact.FileUniverse:
-		for _, f := range x.Files {
-			ids = append(ids, ref.FileID(x.ID, f.Path))
-		}
-	}
-	return ids
-}
-
-// documents are what is stored of an entity: its own document first.
-func (w *writer) documents(x *write) ([]artifact.Document, error) {
-	pin := artifact.Pin{ID: x.ID, Version: x.version}
-	child := func(id string) artifact.Pin { return artifact.Pin{ID: id, Version: x.children[id] + 1} }
-	switch {
-	case x.Kind == ref.Task:
-		return []artifact.Document{{Pin: pin, Type: x.Type, Fields: map[string]any{"steps": x.Config}}}, nil
-	case x.Kind == ref.Eval:
-		return []artifact.Document{{Pin: pin, Type: x.Type, Fields: map[string]any{"tasks": x.Eval.Tasks}}}, nil
-	case x.Type == artifact.File:
-		return []artifact.Document{artifact.NewFile(pin, x.bytes()[0], x.field("description"))}, nil
-	case x.Type == artifact.FileUniverse:
-		return artifact.NewFileUniverse(pin, x.bytes(), child), nil
-	default:
-		return nil, fmt.Errorf("%s: writing %s isn't supported yet", x.Label, x.Type)
-	}
-}
-
-// bytes are the stored files of an entity.
-func (x *write) bytes() []artifact.Bytes {
-	out := make([]artifact.Bytes, len(x.Files))
-	for i, f := range x.Files {
-		out[i] = artifact.Bytes{Path: f.Path, Digest: x.digests[i].Digest, Size: x.digests[i].size, Mode: permissions(f.Mode) & 0o777}
-	}
-	return out
-}
-
-func (x *write) field(name string) string {
-	s, _ := x.Fields[name].(string)
-	return s
 }

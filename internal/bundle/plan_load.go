@@ -1,0 +1,94 @@
+package bundle
+
+import (
+	"strings"
+
+	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/env"
+	"agentenv.internal/agentenv/internal/ref"
+)
+
+// loadedBy checks the data that a task's load_artifact steps put into envs of the bundle: a universe that the bundle writes, and each environment of
+// it, is meant for the env, so one without a server of its name there is a slip. Universes of a store are shared between envs and not checked.
+func (p *planner) loadedBy(e *Entry) {
+	for i := range e.task.Steps {
+		s := &e.task.Steps[i]
+		if s.Type != "load_artifact" {
+			continue
+		}
+		where := "step " + diag.Repr(s.ID)
+		var target *Reference
+		var data []*Reference
+		for _, x := range e.Refs {
+			if !strings.HasPrefix(x.Where, where+": ") {
+				continue
+			}
+			if x.Kind == ref.Env {
+				target = x
+			} else if x.Kind == ref.Artifact {
+				data = append(data, x)
+			}
+		}
+		if target == nil {
+			continue
+		}
+		servers, known := p.servers(target)
+		if !known {
+			continue
+		}
+		for _, x := range data {
+			for _, d := range p.loads(x) {
+				if servers[d.name] {
+					continue
+				}
+				p.l.Add(diag.Problem{Pos: diag.Pos{File: e.Label, Line: x.Pos.Line}, Where: where, Code: "load.server", Prefixed: true,
+					Summary: d.label + " holds data for " + diag.Repr(d.name) + ", and " + target.String() + " has no server of that name; it has " + list(quoted(servers))})
+			}
+		}
+	}
+}
+
+// loads are the environments that data of the bundle holds.
+func (p *planner) loads(x *Reference) []child {
+	switch {
+	case x.Entry == nil:
+		return nil
+	case x.Entry.Type == artifact.Environment:
+		return []child{{name: x.Entry.text("environment_name"), label: x.Entry.Label}}
+	case x.Entry.Type == artifact.EnvironmentUniverse:
+		out := append([]child(nil), p.b.layoutOf(x.Entry).envs...)
+		for _, r := range x.Entry.Refs {
+			if name := p.environmentName(r); name != "" {
+				out = append(out, child{name: name, label: x.Entry.Label + ": " + r.Where})
+			}
+		}
+		return out
+	default:
+		return nil
+	}
+}
+
+// servers are the environment names of an env's servers; false when not all are known.
+func (p *planner) servers(x *Reference) (map[string]bool, bool) {
+	if x.Entry == nil {
+		return nil, false
+	}
+	out := map[string]bool{}
+	refs := []*Reference{x}
+	switch x.Entry.Type {
+	case env.MCPServer, env.Website:
+	case env.Multi:
+		refs = x.Entry.Refs
+	default:
+		return nil, false
+	}
+	for _, r := range refs {
+		name := p.serverName(r)
+		if name == "" {
+			return nil, false
+		}
+		out[name] = true
+	}
+	return out, true
+}
