@@ -377,7 +377,7 @@ nam = "x"
 		`:28: projects[0]: path is missing; write it: a string`,
 		`:29: projects[0]: unknown key 'nam'; did you mean 'name'? known here: github, name, path, write`,
 		`:4: stores.document: the only name here is "local"; for another class write a table: { impl = "…", config = { … } }`,
-		`:5: stores.object.config.root: must be a string, not an integer`,
+		`:5: stores.object.config.root: must be a string, not an integer; put it between quotes`,
 		`:5: stores.object.config: unknown key 'path'; known here: grant_advertise_host, grant_bind_host, grant_lifetime_seconds, grants, root`,
 		`:6: stores.secret.config.file_path: the secret store can't be set up from its own secrets; use env:NAME here`,
 	}

@@ -63,6 +63,7 @@ func maskNode(n doc.Node, path []string, hide bool) any {
 		}
 		return out
 	case doc.String:
+		hide = hide || key(path) == "stores.secret" && n.Text() != Local // whoever wrote a value there may have written a secret
 		return maskString(n.Text(), hide)
 	default:
 		if hide && !n.IsNull() {

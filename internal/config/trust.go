@@ -168,8 +168,11 @@ func without(n doc.Node, path []string, hidden []ignored) doc.Node {
 	kept := map[string]any{}
 	for name, v := range n.Members() {
 		p := append(slices.Clip(path), name)
-		if !slices.ContainsFunc(hidden, func(h ignored) bool { return slices.Equal(h.path, p) }) {
-			kept[name] = without(v, p, hidden)
+		if slices.ContainsFunc(hidden, func(h ignored) bool { return slices.Equal(h.path, p) }) {
+			continue
+		}
+		if k := without(v, p, hidden); k.Same(v) || k.Len() > 0 {
+			kept[name] = k
 		}
 	}
 	return doc.Build(kept)
