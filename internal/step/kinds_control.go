@@ -1,6 +1,7 @@
 package step
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -120,7 +121,7 @@ func registerEnvTriggers() *Kind {
 		Check: func(n doc.Node, l *diag.List) {
 			ids := triggerIDs(n, l)
 			for i, a := range n.Get("await_fired").Items() {
-				if !slices.Contains(ids, a.Text()) {
+				if !ids[a.Text()] {
 					fault(l, a, at("await_fired", i), "step.trigger.await", "%s is no trigger of this step%s", diag.Repr(a.Text()), meant(a.Text(), ids))
 				}
 			}
@@ -177,24 +178,28 @@ func checkWhen(w doc.Node, where string, l *diag.List) {
 }
 
 // triggerIDs are the ids of a step's triggers; two of one id are refused.
-func triggerIDs(n doc.Node, l *diag.List) []string {
-	var ids []string
+func triggerIDs(n doc.Node, l *diag.List) map[string]bool {
+	ids := map[string]bool{}
 	for i, t := range n.Get("triggers").Items() {
 		id, ok := t.Get("id").Str()
 		if !ok {
 			continue
 		}
-		if slices.Contains(ids, id) {
+		if ids[id] {
 			fault(l, t.Get("id"), at("triggers", i)+".id", "step.trigger.id", "%s is used twice", diag.Repr(id))
 		}
-		ids = append(ids, id)
+		ids[id] = true
 	}
 	return ids
 }
 
 // meant ends a message with the name that was probably meant.
-func meant(got string, names []string) string {
-	if near := diag.Nearest(got, names); near != "" {
+func meant(got string, names map[string]bool) string {
+	const most = 200 // so that a long list stays cheap to check
+	if len(names) > most {
+		return ""
+	}
+	if near := diag.Nearest(got, slices.Sorted(maps.Keys(names))); near != "" {
 		return "; did you mean " + diag.Repr(near) + "?"
 	}
 	return ""

@@ -52,6 +52,7 @@ type decoder struct {
 	l       diag.List
 	index   map[string]int // of the first step with this id
 	unknown *doc.Schema    // of a step whose type is not known
+	looked  int            // wrong names for which the right one was looked for
 }
 
 // fault adds a problem of the task as a whole.

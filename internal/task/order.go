@@ -51,11 +51,7 @@ func (d *decoder) deps(i int, n doc.Node) []int {
 		j, known := d.index[id]
 		switch {
 		case !known:
-			fix := "it may wait for the steps before it alone"
-			if near := diag.Nearest(id, d.idsBefore(i)); near != "" {
-				fix = "did you mean " + diag.Repr(near) + "?"
-			}
-			d.rule(i, name, CodeDepends, fix, "depends on "+diag.Repr(id)+", which names no step of this task")
+			d.rule(i, name, CodeDepends, d.meant(id, "it may wait for the steps before it alone", d.t.Steps[:i]), "depends on "+diag.Repr(id)+", which names no step of this task")
 		case j == i:
 			d.rule(i, name, CodeDepends, "remove it", "depends on itself")
 		case j > i:
@@ -78,12 +74,22 @@ func (d *decoder) rule(i int, n doc.Node, code, fix, what string) {
 	d.fault(n.Pos(), code, fix, "Step %sat position %d %s", id, i, what)
 }
 
-func (d *decoder) idsBefore(i int) []string {
-	ids := make([]string, 0, i)
-	for _, s := range d.t.Steps[:i] {
+// maxMeant is for how many wrong names of one task the right one is looked for.
+const maxMeant = 50
+
+// meant is what to do about a name that no step has: the near one of steps, or else.
+func (d *decoder) meant(id, otherwise string, steps []Step) string {
+	if d.looked++; d.looked > maxMeant {
+		return otherwise
+	}
+	ids := make([]string, 0, len(steps))
+	for _, s := range steps {
 		ids = append(ids, s.ID)
 	}
-	return ids
+	if near := diag.Nearest(id, ids); near != "" {
+		return "did you mean " + diag.Repr(near) + "?"
+	}
+	return otherwise
 }
 
 func (d *decoder) retries() {
@@ -108,7 +114,7 @@ func (d *decoder) retries() {
 				ancestors = d.t.Ancestors()
 			}
 			if !known || !ancestors[i].Has(from) {
-				d.badRetry(i, name, known, ancestors[i])
+				d.badRetry(i, name, known)
 				continue
 			}
 		}
@@ -117,18 +123,14 @@ func (d *decoder) retries() {
 	}
 }
 
-func (d *decoder) badRetry(i int, name doc.Node, known bool, ancestors Set) {
-	ids := []string{d.t.Steps[i].ID}
-	for _, a := range ancestors.Items() {
-		ids = append(ids, d.t.Steps[a].ID)
-	}
-	what := "goes back to " + diag.Repr(name.Text()) + ", which names no step of this task"
-	if known {
-		what = "goes back to " + diag.Repr(name.Text()) + ", which it doesn't depend on"
-	}
+func (d *decoder) badRetry(i int, name doc.Node, known bool) {
+	what := "goes back to " + diag.Repr(name.Text())
 	fix := "name the step itself, or one that it depends on"
-	if near := diag.Nearest(name.Text(), ids); near != "" && !known {
-		fix = "did you mean " + diag.Repr(near) + "?"
+	if known {
+		what += ", which it doesn't depend on"
+	} else {
+		what += ", which names no step of this task"
+		fix = d.meant(name.Text(), fix, d.t.Steps[:i+1])
 	}
 	d.rule(i, name, CodeRetry, fix, what)
 }
