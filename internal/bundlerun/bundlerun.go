@@ -1,0 +1,182 @@
+// Package bundlerun is the walk from a bundle to its summary: parse, resolve, plan, preflight, write, run, sum up, take down. A check, a dry run and
+// a run are the same walk, stopped at another stage.
+//
+// It decides nothing that a stage decides and prints nothing: internal/bundle reads, internal/ledger writes, internal/run runs, and a Reporter
+// is told of what happens.
+package bundlerun
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+
+	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/catalog"
+	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/ledger"
+	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/run"
+	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// DefaultConcurrency is how many tasks run at once when a Request doesn't say.
+const DefaultConcurrency = 4
+
+// Engine walks bundles. A Check needs Bundle alone; a dry run needs Store and Executors beside it.
+type Engine struct {
+	// Bundle is what reading depends on: the step types, and aliases from configuration.
+	Bundle    bundle.Options
+	Executors *catalog.Set[step.Executor]
+	Store     store.Store
+	Runs      runlog.Log
+	Deploy    *deploy.Deployments
+	Log       *slog.Logger
+}
+
+// Request is what to do with a bundle.
+type Request struct {
+	Source    bundle.Source
+	Selection bundle.Selection
+	// K is how often each task runs; 0 is once.
+	K int
+	// Concurrency is how many tasks run at once; 0 is DefaultConcurrency.
+	Concurrency int
+	// DryRun stops before anything is written.
+	DryRun bool
+	// Keep leaves the sandboxes of finished runs up; Engine.Down takes them down.
+	Keep bool
+	// Sandbox is the chain of providers to try in place of what steps name; empty leaves it to them.
+	Sandbox []string
+	// Isolation is the least level that must hold; "" leaves it to the provider.
+	Isolation string
+	// AllowUnknownFields turns the refusal of unknown step fields into a warning.
+	AllowUnknownFields bool
+}
+
+// RunRef is one run of a command's runs.
+type RunRef struct {
+	Number  int    `json:"number"` // 1..Of, in the order of their start
+	Of      int    `json:"of"`
+	ID      string `json:"run_id"`
+	Task    string `json:"task_id"`
+	Label   string `json:"label"` // "tasks/hello.json"
+	Version int    `json:"version"`
+	Trial   int    `json:"trial"` // 1..Trials
+	Trials  int    `json:"trials"`
+}
+
+// Reporter is told of what happens, from several goroutines at once, but of one run's steps in order. It must not block for long.
+type Reporter interface {
+	// Problems are warnings and hints; what stops the walk is its error.
+	Problems(diag.List)
+	// Wrote tells of each entity of the bundle, written, unchanged, or in a dry run what would be.
+	Wrote(ledger.Line)
+	// Waiting tells that another writer got in between and the write is planned again.
+	Waiting()
+	RunStarted(RunRef)
+	StepStarted(RunRef, run.StepStarted)
+	StepEnded(RunRef, run.StepEnded)
+	RunEnded(RunResult)
+}
+
+// Check reads a bundle and tells everything that is wrong with it, as far as neither a store nor a sandbox is needed.
+func (e *Engine) Check(ctx context.Context, src bundle.Source, allowUnknown bool) (diag.List, error) {
+	_, l, err := e.plan(ctx, Request{Source: src, AllowUnknownFields: allowUnknown}, nil)
+	return l, err
+}
+
+// plan reads, resolves and plans; problems of one stage stop the later ones.
+func (e *Engine) plan(ctx context.Context, r Request, v bundle.View) (*bundle.Plan, diag.List, error) {
+	o := e.Bundle
+	o.AllowUnknownFields = o.AllowUnknownFields || r.AllowUnknownFields
+	b, l := bundle.Parse(r.Source, o)
+	if l.HasErrors() {
+		return nil, l, nil
+	}
+	l = append(l, b.Resolve()...)
+	if l.HasErrors() {
+		return nil, l, nil
+	}
+	p, more, err := b.Plan(ctx, v, r.Selection)
+	return p, append(l, more...), err
+}
+
+// preflight tells what of the tasks to run can't run here.
+func (e *Engine) preflight(ctx context.Context, p *bundle.Plan, r Request) diag.List {
+	runner := e.runner()
+	plan := step.Plan{Sandbox: r.Sandbox, Isolation: r.Isolation, Type: e.types(p)}
+	var l diag.List
+	for _, w := range p.Run {
+		l = append(l, runner.Preflight(ctx, w.Task, w.Label, plan)...)
+	}
+	return l
+}
+
+func (e *Engine) runner() *run.Runner {
+	return &run.Runner{Executors: e.Executors, World: e.Deploy, Log: e.Log}
+}
+
+// types answers the type of what the plan writes, and of what the store has.
+func (e *Engine) types(p *bundle.Plan) func(context.Context, ref.Kind, string, int) string {
+	type key struct {
+		kind ref.Kind
+		id   string
+	}
+	planned := map[key]string{}
+	for _, w := range p.Writes {
+		planned[key{w.Kind, w.ID}] = w.Type
+	}
+	return func(ctx context.Context, k ref.Kind, id string, version int) string {
+		if typ, ok := planned[key{k, id}]; ok && version == 0 {
+			return typ
+		}
+		d, err := e.Store.Get(ctx, store.Kind(k), id, version)
+		if err != nil {
+			return "" // the run itself tells what it can't read
+		}
+		return d.Type
+	}
+}
+
+// Down takes down what a Run with Keep left up, and books it in the summary.
+func (e *Engine) Down(ctx context.Context, s *Summary) error {
+	var ids []string
+	for _, k := range s.Kept {
+		if len(ids) == 0 || ids[len(ids)-1] != k.Run {
+			ids = append(ids, k.Run)
+		}
+	}
+	s.Kept = nil
+	return e.down(ctx, s, ids)
+}
+
+// Sweep removes what dead sandboxes of earlier processes left behind, and tells what it removed.
+func (e *Engine) Sweep(ctx context.Context) ([]deploy.Swept, error) { return e.Deploy.Sweep(ctx) }
+
+// newID is the id of a run of a task: the task's, and eight characters.
+func newID(task string) string {
+	const chars = "abcdefghijklmnopqrstuvwxyz0123456789"
+	b := make([]byte, 8)
+	for i := range b {
+		for {
+			var one [1]byte
+			_, _ = rand.Read(one[:]) // never fails
+			if int(one[0]) < 256-256%len(chars) {
+				b[i] = chars[int(one[0])%len(chars)]
+				break
+			}
+		}
+	}
+	return task + "-" + string(b)
+}
+
+// newGroup is what all runs of one command share.
+func newGroup() string {
+	b := make([]byte, 16)
+	_, _ = rand.Read(b) // never fails
+	return hex.EncodeToString(b)
+}
