@@ -19,6 +19,10 @@ var (
 	ErrOwned = errors.New("the run has an owner")
 	// ErrFenced: a newer owner has the run; this one must stop.
 	ErrFenced = errors.New("another owner has taken the run over")
+	// ErrExists: a run of this id was created before.
+	ErrExists = errors.New("the run exists already")
+	// ErrEnded: the run is over, so nobody will act on a request.
+	ErrEnded = errors.New("the run has ended")
 )
 
 // Status is one vocabulary for runs and steps, in records, lists and JSON.
@@ -121,18 +125,21 @@ type Request struct {
 
 // Log is all runs of one store.
 type Log interface {
+	// Create adds a run, queued; Created is filled in when zero. ErrExists.
 	Create(ctx context.Context, m Meta) error
-	// Claim makes the caller the owner with the next epoch; ErrOwned while another renews.
+	// Claim makes the caller the owner with the next epoch; ErrOwned while another renews. The claim holds for OwnerTTL.
 	Claim(ctx context.Context, run string) (Owner, error)
-	// Follow yields events after seq, and waits for more until the run has ended or ctx is done.
+	// Follow yields events after seq, and waits for more until the run has ended or ctx is done, whose error comes last.
+	// It goes on waiting for an interrupted run, which may be resumed.
 	Follow(ctx context.Context, run string, after uint64) iter.Seq2[Event, error]
 	// Events yields what is there now, without waiting.
 	Events(ctx context.Context, run string, after uint64) iter.Seq2[Event, error]
-	// Ask leaves a request for the owner, from any process.
+	// Ask leaves a request for the owner, from any process; Seq is filled in. Requests that a run's end has made pointless are dropped. ErrEnded.
 	Ask(ctx context.Context, run string, r Request) error
 	Get(ctx context.Context, run string) (Summary, error)
 	List(ctx context.Context, q Query) (Page, error)
-	// Resolve completes a unique suffix or prefix of a run id, as people type it. ErrNotFound; an error naming the candidates when several match.
+	// Resolve completes a unique suffix or prefix of a run id, or a prefix of its last segment, as people type it.
+	// ErrNotFound; an error naming the candidates when several match.
 	Resolve(ctx context.Context, text string) (string, error)
 }
 
@@ -142,7 +149,9 @@ type Owner interface {
 	// Append adds events; Seq, Epoch and, where zero, At are filled in. It groups commits of concurrent callers. ErrFenced.
 	// A RunEnded event is durable when Append returns; others may lose the last moments in a power cut, never in a kill.
 	Append(ctx context.Context, es ...Event) error
+	// Renew holds the claim for another OwnerTTL. It works after a lapse too, as long as nobody else has claimed the run. ErrFenced.
 	Renew(ctx context.Context) error
+	// Requests yields each request once, in order. Release closes it.
 	Requests() <-chan Request
 	// Release gives the run up; Append after it is ErrFenced.
 	Release(ctx context.Context) error

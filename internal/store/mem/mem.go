@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/store"
 )
 
@@ -25,7 +26,8 @@ type Options struct {
 
 // Store is a store.Store. Its methods may be called from several goroutines.
 type Store struct {
-	now func() time.Time
+	now  func() time.Time
+	runs *log
 
 	mu      sync.RWMutex
 	seq     int64
@@ -51,8 +53,11 @@ func New(o Options) *Store {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	return &Store{now: o.Now, byID: map[key][]*row{}, objects: map[ref.Digest][]byte{}}
+	return &Store{now: o.Now, runs: newLog(o.Now), byID: map[key][]*row{}, objects: map[ref.Digest][]byte{}}
 }
+
+// Runs is the store's run log.
+func (s *Store) Runs() runlog.Log { return s.runs }
 
 // Close does nothing: the memory goes with the last reference.
 func (s *Store) Close() error { return nil }

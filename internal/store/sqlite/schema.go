@@ -34,6 +34,7 @@ CREATE TABLE runs(
 	epoch INTEGER NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, pid_started INTEGER NOT NULL, boot TEXT NOT NULL,
 	until INTEGER NOT NULL, asked INTEGER NOT NULL) STRICT;
 CREATE INDEX runs_created ON runs(created, seq);
+CREATE INDEX runs_open ON runs(created, seq) WHERE status IN ('queued','running');
 CREATE INDEX runs_task ON runs(task, created, seq);
 CREATE INDEX runs_group ON runs(grp, created, seq) WHERE grp <> '';
 CREATE INDEX runs_eval ON runs(eval, created, seq) WHERE eval <> '';

@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/store"
 )
 
@@ -37,6 +38,7 @@ const readers = 4
 type Store struct {
 	root string
 	now  func() time.Time
+	runs *log
 
 	writer chan *conn    // holds the one writing connection, or nil before the first write
 	slots  chan struct{} // one per connection that reads
@@ -63,8 +65,12 @@ func Open(root string, o Options) (*Store, error) {
 	}
 	s := &Store{root: root, now: o.Now, writer: make(chan *conn, 1), slots: make(chan struct{}, readers)}
 	s.writer <- nil
+	s.runs = newLog(s, o.Poll)
 	return s, nil
 }
+
+// Runs is the run log on the same file.
+func (s *Store) Runs() runlog.Log { return s.runs }
 
 // Close ends followers, waits for the writer and closes all connections. Reads under way end first.
 func (s *Store) Close() error {
@@ -75,6 +81,7 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	s.mu.Unlock()
+	s.runs.close()
 	var errs []error
 	for range readers {
 		s.slots <- struct{}{}

@@ -1,0 +1,233 @@
+package runlog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Apply folds one event into the summary and tells whether it changed. Only the kinds RunStarted and RunEnded do.
+// It fails on data that is not what the kind says.
+func (s *Summary) Apply(e Event) (bool, error) {
+	switch e.Kind {
+	case RunStarted:
+		var d RunStart
+		if err := decode(e, &d); err != nil {
+			return false, err
+		}
+		s.Status, s.Ended, s.Error, s.Scores = Running, time.Time{}, "", nil
+		if s.Started.IsZero() { // a resumed run started when it first did
+			s.Started = e.At
+		}
+		return true, nil
+	case RunEnded:
+		var d RunEnd
+		if err := decode(e, &d); err != nil {
+			return false, err
+		}
+		if !d.Status.Ended() || d.Status == "" {
+			return false, fmt.Errorf("%s: %q is no status of an ended run", e.Kind, d.Status)
+		}
+		s.Status, s.Ended, s.Error, s.Scores = d.Status, e.At, d.Error, d.Scores
+		return true, nil
+	}
+	return false, nil
+}
+
+func decode(e Event, v any) error {
+	if len(e.Data) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(e.Data, v); err != nil {
+		return fmt.Errorf("%s: its data can't be read: %w", e.Kind, err)
+	}
+	return nil
+}
+
+// Fold is what a run's events, in order, amount to. s says what the events don't: the run's Meta, its owner, and whether the log
+// holds it for interrupted. An event whose data can't be read counts for what its own fields say.
+func Fold(s Summary, events []Event) Record {
+	f := folder{r: Record{Summary: s}, steps: map[string]int{}, diffs: map[string]json.RawMessage{}}
+	f.r.Status, f.r.Started, f.r.Ended, f.r.Error, f.r.Scores = Queued, time.Time{}, time.Time{}, "", nil
+	for _, e := range events {
+		f.add(e)
+	}
+	return f.end(s.Status == Interrupted)
+}
+
+// Load reads a run and folds its events.
+func Load(ctx context.Context, l Log, run string) (Record, error) {
+	s, err := l.Get(ctx, run)
+	if err != nil {
+		return Record{}, err
+	}
+	var events []Event
+	for e, err := range l.Events(ctx, run, 0) {
+		if err != nil {
+			return Record{}, err
+		}
+		events = append(events, e)
+	}
+	return Fold(s, events), nil
+}
+
+type folder struct {
+	r     Record
+	steps map[string]int             // id -> index in r.Steps
+	diffs map[string]json.RawMessage // of the last attempt of each step
+	ended []string                   // steps in the order of their last ends
+}
+
+func (f *folder) add(e Event) {
+	_, _ = f.r.Apply(e)
+	switch e.Kind {
+	case RunStarted:
+		var d RunStart
+		if decode(e, &d) == nil {
+			f.start(d)
+		}
+	case RunEnded:
+		var d RunEnd
+		if decode(e, &d) == nil {
+			f.r.FailedAt, f.r.Left = d.Step, d.Left
+		}
+	case StepStarted:
+		var d StepStart
+		_ = decode(e, &d)
+		st := f.step(e.Step)
+		if d.Type != "" {
+			st.Type = d.Type
+		}
+		*st = StepRecord{StepInfo: st.StepInfo, Status: Running, Attempt: e.Attempt, Started: e.At}
+		delete(f.diffs, e.Step)
+	case StepEnded:
+		f.stepEnded(e)
+	case BoxCreated, BoxRemoved:
+		var d Box
+		if decode(e, &d) == nil {
+			f.box(e.Kind, d)
+		}
+	}
+}
+
+// start takes the steps as planned, in their order, and keeps what an earlier start of the run has recorded of them.
+func (f *folder) start(d RunStart) {
+	old, at := f.r.Steps, f.steps
+	f.r.Steps, f.steps = make([]StepRecord, 0, len(d.Steps)), make(map[string]int, len(d.Steps))
+	f.r.FailedAt, f.r.Left = "", nil
+	for _, info := range d.Steps {
+		st := StepRecord{StepInfo: info, Status: Queued}
+		if i, ok := at[info.ID]; ok {
+			st = old[i]
+			st.StepInfo = info
+		}
+		f.steps[info.ID] = len(f.r.Steps)
+		f.r.Steps = append(f.r.Steps, st)
+	}
+}
+
+// step is the record of a step; one that no RunStarted planned is added at the end.
+func (f *folder) step(id string) *StepRecord {
+	i, ok := f.steps[id]
+	if !ok {
+		i = len(f.r.Steps)
+		f.steps[id] = i
+		f.r.Steps = append(f.r.Steps, StepRecord{StepInfo: StepInfo{ID: id}, Status: Queued})
+	}
+	return &f.r.Steps[i]
+}
+
+func (f *folder) stepEnded(e Event) {
+	var d StepEnd
+	_ = decode(e, &d)
+	st := f.step(e.Step)
+	if st.Status != Running { // it never started: skipped, or ended by the scheduler
+		*st = StepRecord{StepInfo: st.StepInfo}
+	}
+	st.Status, st.Ended, st.Seconds, st.Error, st.ErrorType = d.Status, e.At, d.Seconds, d.Error, d.ErrorType
+	if e.Attempt != 0 {
+		st.Attempt = e.Attempt
+	}
+	f.diffs[e.Step] = d.Diff
+	f.ended = append(slices.DeleteFunc(f.ended, func(id string) bool { return id == e.Step }), e.Step)
+}
+
+func (f *folder) box(kind string, d Box) {
+	i := slices.IndexFunc(f.r.Boxes, func(b Box) bool { return b.ID == d.ID })
+	switch {
+	case kind == BoxCreated && i < 0:
+		f.r.Boxes = append(f.r.Boxes, d)
+	case kind == BoxCreated:
+		f.r.Boxes[i] = d
+	case i >= 0 && d.Error != "":
+		f.r.Boxes[i].Error = d.Error
+	}
+}
+
+// end says what became of steps that nothing more was heard of, and sums up boxes and verifications.
+func (f *folder) end(interrupted bool) Record {
+	if interrupted && !f.r.Status.Ended() {
+		f.r.Status = Interrupted
+	}
+	for i := range f.r.Steps {
+		st := &f.r.Steps[i]
+		switch {
+		case st.Status == Queued && f.r.Status.Ended():
+			st.Status = Skipped
+		case st.Status == Running && f.r.Status != Running:
+			st.Status = Interrupted
+		}
+	}
+	f.r.Isolation = weakest(f.r.Boxes)
+	for _, id := range f.ended {
+		f.verify(f.diffs[id])
+	}
+	return f.r
+}
+
+// verified is where verifiers leave their results in the context document.
+const verified = "metadata/verifications/"
+
+func (f *folder) verify(diff json.RawMessage) {
+	var ops []struct {
+		Op, Path string
+		Value    json.RawMessage
+	}
+	if len(diff) == 0 || json.Unmarshal(diff, &ops) != nil {
+		return
+	}
+	for _, op := range ops {
+		name, ok := strings.CutPrefix(op.Path, verified)
+		switch {
+		case !ok:
+		case op.Op == "set":
+			if f.r.Verified == nil {
+				f.r.Verified = map[string]json.RawMessage{}
+			}
+			f.r.Verified[name] = op.Value
+		case op.Op == "unset":
+			delete(f.r.Verified, name)
+		}
+	}
+}
+
+// levels are the isolation levels of package sandbox, weakest first.
+var levels = [...]string{"none", "namespaces", "container"}
+
+// weakest is the weakest level in force among boxes; an unknown one counts as the weakest of all.
+func weakest(boxes []Box) string {
+	out, rank := "", len(levels)
+	for _, b := range boxes {
+		var d struct{ Level string }
+		if len(b.Isolation) == 0 || json.Unmarshal(b.Isolation, &d) != nil || d.Level == "" {
+			continue
+		}
+		if i := slices.Index(levels[:], d.Level); i < rank {
+			out, rank = d.Level, i
+		}
+	}
+	return out
+}
