@@ -1,20 +1,11 @@
 package env
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"strings"
-
-	"agentenv.internal/agentenv/internal/diag"
-	"agentenv.internal/agentenv/internal/doc"
+	"unicode"
 )
-
-func fault(l *diag.List, n doc.Node, where, code, format string, args ...any) {
-	l.Add(diag.Problem{Pos: n.KeyPos(), Where: where, Code: code, Summary: fmt.Sprintf(format, args...)})
-}
-
-func isSpace(r rune) bool { return strings.ContainsRune(" \t\n\v\f\r\u0085\u00a0", r) }
 
 // CardNames are the names that a Python source gives its environments: the literal name of each @environment_card decorator, in order, each once.
 // The source is only looked at, never run; a name that is computed is not found.
@@ -112,7 +103,7 @@ func keyword(args, name string) (string, bool) {
 	fresh := true // at the start of an argument
 	for i := 0; i < len(args); {
 		switch c := args[i]; {
-		case isSpace(rune(c)):
+		case unicode.IsSpace(rune(c)):
 			i++
 			continue
 		case c == '#':
@@ -148,16 +139,16 @@ func keyword(args, name string) (string, bool) {
 
 // assigned reads `= "literal"` that ends an argument.
 func assigned(s string) (string, bool) {
-	s, ok := strings.CutPrefix(strings.TrimLeftFunc(s, isSpace), "=")
+	s, ok := strings.CutPrefix(strings.TrimLeftFunc(s, unicode.IsSpace), "=")
 	if !ok || strings.HasPrefix(s, "=") {
 		return "", false
 	}
-	s = strings.TrimLeftFunc(s, isSpace)
+	s = strings.TrimLeftFunc(s, unicode.IsSpace)
 	if s == "" || s[0] != '"' && s[0] != '\'' {
 		return "", false
 	}
 	text, end := literal(s, 0)
-	after := strings.TrimLeftFunc(s[end:], isSpace)
+	after := strings.TrimLeftFunc(s[end:], unicode.IsSpace)
 	if text == "" || after == "" || after[0] != ',' && after[0] != ')' && after[0] != '#' {
 		return "", false
 	}

@@ -4,8 +4,10 @@
 package env
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"unicode"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
@@ -22,16 +24,16 @@ const (
 // Types are those that a bundle may write, sorted.
 func Types() []string { return []string{ComputerDriver, MCPServer, Multi, Website} }
 
-// Infrastructure types are made by config, never by a bundle: the config key that names each.
-var infrastructure = map[string]string{
-	"gateway_server": "default_gateway_env_id",
-	"service_db":     "default_service_db_env_id",
-}
-
-// Infrastructure tells whether typ is one that only config names, and by which key.
+// Infrastructure tells whether typ is one that no bundle writes because deployments bring their own, and which config key names it.
 func Infrastructure(typ string) (key string, ok bool) {
-	key, ok = infrastructure[typ]
-	return key, ok
+	switch typ {
+	case "gateway_server":
+		return "default_gateway_env_id", true
+	case "service_db":
+		return "default_service_db_env_id", true
+	default:
+		return "", false
+	}
 }
 
 // Providers of environments that are built in.
@@ -113,7 +115,7 @@ func Schema(typ string) (*doc.Schema, bool) {
 }
 
 func noSpace(n doc.Node, l *diag.List) {
-	if s, _ := n.Str(); strings.ContainsFunc(s, isSpace) {
+	if s, _ := n.Str(); strings.ContainsFunc(s, unicode.IsSpace) {
 		fault(l, n, "", "env.name", "must hold no white space, not %s", diag.Repr(s))
 	}
 }
@@ -172,4 +174,8 @@ func Containers(typ, name string) []string {
 		return []string{name + "-website-backend", name + "-website-frontend"}
 	}
 	return []string{name}
+}
+
+func fault(l *diag.List, n doc.Node, where, code, format string, args ...any) {
+	l.Add(diag.Problem{Pos: n.KeyPos(), Where: where, Code: code, Summary: fmt.Sprintf(format, args...)})
 }
