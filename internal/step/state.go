@@ -58,14 +58,6 @@ func (d *Diff) Ops() []Op {
 	return slices.Clone(d.ops)
 }
 
-// At is the path of what is called name directly below path. A name may hold anything; "/" and "~" in it are escaped.
-func At(path, name string) string { return path + "/" + nameEscape.Replace(name) }
-
-var (
-	nameEscape   = strings.NewReplacer("~", "~0", "/", "~1")
-	nameUnescape = strings.NewReplacer("~1", "/", "~0", "~")
-)
-
 // View reads the context document as some steps left it.
 type View interface {
 	// Get decodes the value at exactly path into v and tells whether there is one: what the last step to end set there, with what was
@@ -73,7 +65,7 @@ type View interface {
 	Get(path string, v any) (bool, error)
 	// List is the elements at path, in the order in which their steps ended.
 	List(path string) []json.RawMessage
-	// Under lists the names (as At takes them) directly below path at which something was set or appended, sorted.
+	// Under lists the names directly below path at which something was set or appended, sorted and as they stand in paths: see Unchild.
 	Under(path string) []string
 }
 
@@ -200,7 +192,7 @@ func (v view) Under(path string) []string {
 		for _, e := range slices.Backward(v.h.byPath[full]) {
 			if v.in(e.step) {
 				if e.op.Op != opUnset {
-					out = append(out, nameUnescape.Replace(name))
+					out = append(out, name)
 				}
 				break
 			}

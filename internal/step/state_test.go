@@ -36,13 +36,13 @@ func TestViewReadsWhatItsStepsLeft(t *testing.T) {
 	h.Commit(0, diff(func(d *Diff) {
 		noError(t, d.Set("agent_model", "m"))
 		noError(t, d.Append("deployed_sandboxes", Sandbox{Name: "box"}))
-		noError(t, d.Set(At(VerificationsPath, "a"), Verification{Score: 1}))
+		noError(t, d.Set(Child(VerificationsPath, "a"), Verification{Score: 1}))
 	}))
 	h.Commit(2, diff(func(d *Diff) {
 		noError(t, d.Set("agent_model", "n"))
 		noError(t, d.Append("deployed_sandboxes", Sandbox{Name: "other"}))
 	}))
-	h.Commit(1, diff(func(d *Diff) { noError(t, d.Set(At(VerificationsPath, "b/c~1"), Verification{Score: 0.5})) }))
+	h.Commit(1, diff(func(d *Diff) { noError(t, d.Set(Child(VerificationsPath, "b/c~1"), Verification{Score: 0.5})) }))
 
 	var model string
 	for _, tt := range []struct {
@@ -56,14 +56,14 @@ func TestViewReadsWhatItsStepsLeft(t *testing.T) {
 		}
 	}
 	v := h.View(everything)
-	if got := v.Under(VerificationsPath); !slices.Equal(got, []string{"a", "b/c~1"}) {
+	if got := v.Under(VerificationsPath); !slices.Equal(got, []string{"a", "b%2Fc~1"}) {
 		t.Errorf("Under: %q", got)
 	}
-	if got := h.View(only(1, 2)).Under(VerificationsPath); !slices.Equal(got, []string{"b/c~1"}) {
+	if got := h.View(only(1, 2)).Under(VerificationsPath); !slices.Equal(got, []string{"b%2Fc~1"}) {
 		t.Errorf("Under: %q", got)
 	}
 	var score Verification
-	if ok, err := v.Get(At(VerificationsPath, "b/c~1"), &score); !ok || err != nil || score.Score != 0.5 {
+	if ok, err := v.Get(Child(VerificationsPath, "b/c~1"), &score); !ok || err != nil || score.Score != 0.5 {
 		t.Errorf("%+v, %t, %v", score, ok, err)
 	}
 	if got := v.Under(""); !slices.Equal(got, []string{"agent_model", "deployed_sandboxes"}) {
@@ -198,7 +198,7 @@ func TestParallelSteps(t *testing.T) {
 func TestViewsCostWhatTheyRead(t *testing.T) {
 	var h History
 	for i := range 500 {
-		h.Commit(i, diff(func(d *Diff) { noError(t, d.Set(At("metadata/results", fmt.Sprint(i)), i)) }))
+		h.Commit(i, diff(func(d *Diff) { noError(t, d.Set(Child("metadata/results", fmt.Sprint(i)), i)) }))
 	}
 	asked := 0
 	v := h.View(func(int) bool { asked++; return true })
@@ -259,14 +259,14 @@ func BenchmarkHistory(b *testing.B) {
 				b.Fatal(err)
 			}
 			var last Verification
-			if ok, err := v.Get(At(VerificationsPath, fmt.Sprint(i-1)), &last); ok != (i > 0) || err != nil {
+			if ok, err := v.Get(Child(VerificationsPath, fmt.Sprint(i-1)), &last); ok != (i > 0) || err != nil {
 				b.Fatal(ok, err)
 			}
 			var d Diff
 			if i == 0 {
 				_ = d.Append(SandboxesPath, Sandbox{Name: "box", ID: "b-1"})
 			}
-			if err := d.Set(At(VerificationsPath, fmt.Sprint(i)), Verification{Score: 1, Results: []Row{{"criterion": "c", "score": 1}}}); err != nil {
+			if err := d.Set(Child(VerificationsPath, fmt.Sprint(i)), Verification{Score: 1, Results: []Row{{"criterion": "c", "score": 1}}}); err != nil {
 				b.Fatal(err)
 			}
 			h.Commit(i, d.Ops())
