@@ -234,7 +234,5 @@ func (p *parser) eval(e *Entry) {
 	e.Config = n
 	_, _, l := task.DecodeEval(e.ID, n)
 	p.l.Add(l...)
-	if !l.HasErrors() {
-		p.id(e)
-	}
+	p.id(e)
 }

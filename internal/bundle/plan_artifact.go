@@ -90,7 +90,8 @@ func (p *planner) environment(e *Entry, w *Write) {
 func (p *planner) universe(e *Entry, w *Write) {
 	l := p.b.layoutOf(e)
 	p.l.Add(l.faults...)
-	if len(l.envs) == 0 && len(e.Refs) == 0 && len(l.faults) == 0 && e.Config.Get("environment_artifacts").Len() == 0 {
+	listed := e.Config.Get("environment_artifacts")
+	if len(l.envs) == 0 && len(l.faults) == 0 && (!listed.Exists() || listed.Kind() == doc.Array && listed.Len() == 0) {
 		p.l.Add(e.problem(doc.Node{}, "", "universe.empty",
 			"a universe needs an environment: put a folder <environment>/ with its file here, or name one in environment_artifacts"))
 	}

@@ -237,7 +237,7 @@ func (w *walker) dir(dir, rel string, holders []string) {
 		switch {
 		case it.err != nil:
 			w.bad = append(w.bad, lost{name, it.err})
-		case it.dir && slices.Contains(holders, it.path):
+		case it.dir && (slices.Contains(holders, it.path) || holds(it.path, dir)):
 			w.bad = append(w.bad, lost{name, errHolder})
 		case it.dir:
 			w.dir(it.path, name, holders)
@@ -250,6 +250,9 @@ func (w *walker) dir(dir, rel string, holders []string) {
 		}
 	}
 }
+
+// holds tells whether a folder is the other one, or lies above it.
+func holds(dir, other string) bool { return dir == "." || dir == other || strings.HasPrefix(other, dir+"/") }
 
 // read reads a small file whole: at most doc.MaxConfig bytes. The error's text is a problem's.
 func (t tree) read(name string) ([]byte, error) {
