@@ -157,8 +157,10 @@ func assigned(s string) (string, bool) {
 
 func identifier(s string) bool {
 	for i, r := range s {
-		digit := '0' <= r && r <= '9'
-		if !(r == '_' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || r > 127 || digit && i > 0) {
+		switch {
+		case r == '_', 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', r > 127:
+		case '0' <= r && r <= '9' && i > 0:
+		default:
 			return false
 		}
 	}

@@ -2,6 +2,7 @@ package step
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
@@ -79,6 +80,11 @@ func may(name string, t doc.Type, def any, help string) doc.Field {
 // user marks a field that belongs to who runs the task, not to the task: an export leaves it out.
 func user(f doc.Field) doc.Field { f.User = true; return f }
 
+// templated tells whether a text holds a place for a value of the run's seed, such as <start>, so that its form can't be known yet.
+func templated(s string) bool { return seedPlace.MatchString(s) }
+
+var seedPlace = regexp.MustCompile(`<[A-Za-z_][A-Za-z0-9_ .-]*>`)
+
 // fault adds an error at a value. where is the path of the field inside the step.
 func fault(l *diag.List, n doc.Node, where, code, format string, args ...any) {
 	l.Add(diag.Problem{Pos: n.KeyPos(), Where: where, Code: code, Summary: fmt.Sprintf(format, args...)})
@@ -106,18 +112,18 @@ func truthy(n doc.Node, field string, def bool) bool {
 	return def
 }
 
-// words joins field names: "a", "a and b", "a, b and c".
-func words(names []string, last string) string {
+// words joins names: "a", "a and b", "a, b and c".
+func words(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")
 	}
-	return strings.Join(names[:len(names)-1], ", ") + " " + last + " " + names[len(names)-1]
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
 }
 
 // atMostOne refuses a step that says more than one of the fields.
 func atMostOne(n doc.Node, l *diag.List, fields ...string) {
 	if have := setAmong(n, fields...); len(have) > 1 {
-		fault(l, n.Get(have[1]), have[1], "step.conflict", "%s can't be used together; keep one", words(have, "and"))
+		fault(l, n.Get(have[1]), have[1], "step.conflict", "%s can't be used together; keep one", words(have))
 	}
 }
 

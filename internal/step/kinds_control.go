@@ -95,7 +95,7 @@ func syncClock() *Kind {
 
 func isTime(n doc.Node, l *diag.List) {
 	s, _ := n.Str()
-	if _, err := time.Parse(time.RFC3339, s); err != nil {
+	if _, err := time.Parse(time.RFC3339, s); err != nil && !templated(s) {
 		fault(l, n, "", "step.clock.time", "%s is no RFC 3339 time such as 2026-01-31T09:00:00Z", diag.Repr(s))
 	}
 }
@@ -159,7 +159,7 @@ func checkWhen(w doc.Node, where string, l *diag.List) {
 	case w.Kind() != doc.Object:
 		fault(l, w, where, "step.trigger.when", "must be a table")
 	case !ok || !slices.Contains(known, typ):
-		fault(l, w, where, "step.trigger.when", "needs a type among %s", words(known, "and"))
+		fault(l, w, where, "step.trigger.when", "needs a type among %s", words(known))
 	case typ == "env_trigger":
 		for _, f := range []string{"env_id", "trigger_id"} {
 			if s, ok := w.Get(f).Str(); !ok || s == "" {

@@ -70,7 +70,7 @@ func checkLoadTarget(n doc.Node, l *diag.List) {
 	case "env_id", "agent_name", "sandbox_name", "container_name", "sandbox_name container_name":
 	case "env_id agent_name": // a CLI: the environment it talks to, and the agent that gets it
 	default:
-		fault(l, n.Get(targets[1]), targets[1], "step.load.target", "%s are several targets; keep one", words(targets, "and"))
+		fault(l, n.Get(targets[1]), targets[1], "step.load.target", "%s are several targets; keep one", words(targets))
 	}
 	if set(n, "env_id") && !set(n, "agent_name") {
 		for _, f := range setAmong(n, "urls", "collected_artifacts_step_id") {
@@ -93,7 +93,7 @@ func checkLoadSource(n doc.Node, l *diag.List) {
 	case "artifacts urls", "artifact_id urls": // both kinds of files land in one folder
 	default:
 		if len(have) > 1 {
-			fault(l, n.Get(have[1]), have[1], "step.load.source", "%s are several sources; keep one", words(have, "and"))
+			fault(l, n.Get(have[1]), have[1], "step.load.source", "%s are several sources; keep one", words(have))
 		}
 	}
 	// An empty list beside an id says two things.
@@ -174,7 +174,7 @@ func checkSkill(s doc.Node, where string, l *diag.List) {
 		if len(sources) == 0 {
 			fault(l, s, where, "step.skill.source", "names no source; set body, object_url or skill_artifact_id")
 		} else {
-			fault(l, s, where, "step.skill.source", "%s are several sources; keep one", words(sources, "and"))
+			fault(l, s, where, "step.skill.source", "%s are several sources; keep one", words(sources))
 		}
 		return
 	}
@@ -219,7 +219,7 @@ func collectArtifacts() *Kind {
 				from = append(from, "agent_name")
 			}
 			if len(from) > 1 {
-				fault(l, n.Get(from[1]), from[1], "step.conflict", "%s are several sources; keep one", words(from, "and"))
+				fault(l, n.Get(from[1]), from[1], "step.conflict", "%s are several sources; keep one", words(from))
 			}
 		},
 	}
@@ -308,7 +308,7 @@ var commandName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
 func isCommand(n doc.Node, l *diag.List) {
 	s, _ := n.Str()
-	if !commandName.MatchString(s) {
+	if !commandName.MatchString(s) && !templated(s) {
 		fault(l, n, "", "step.cli.command", "%s is no command name (a letter, then letters, digits, _ and -)", diag.Repr(s))
 	}
 }

@@ -184,7 +184,7 @@ func checkContainer(n doc.Node, l *diag.List) {
 		fault(l, n, "", "step.container.context", "names no build context; set docker_context_artifact_id or docker_context_url")
 	}
 	together(n, l, "docker_context_artifact_version", "docker_context_artifact_id")
-	if s, ok := n.Get("docker_context_url").Str(); ok && s != "" {
+	if s, ok := n.Get("docker_context_url").Str(); ok && !templated(s) {
 		if u, err := url.Parse(s); err != nil || u.Scheme == "" || !strings.EqualFold(path.Ext(u.Path), ".zip") {
 			fault(l, n.Get("docker_context_url"), "docker_context_url", "step.container.url", "must be a .zip by URL, not %s", diag.Repr(s))
 		}
@@ -250,7 +250,7 @@ func networkPolicy() doc.Type {
 func isCIDR(n doc.Node, l *diag.List) {
 	s, _ := n.Str()
 	if _, err := netip.ParsePrefix(s); err != nil {
-		if _, err := netip.ParseAddr(s); err != nil {
+		if _, err := netip.ParseAddr(s); err != nil && !templated(s) {
 			fault(l, n, "", "step.network.cidr", "%s is no address range such as 10.0.0.0/8", diag.Repr(s))
 		}
 	}

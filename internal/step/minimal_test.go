@@ -80,7 +80,7 @@ func stepOf(t testing.TB, typ, members string) doc.Node {
 	if members != "" {
 		members = "," + members
 	}
-	tree, l := doc.ParseJSON("t.json", []byte(fmt.Sprintf(`{"id":"s","type":%q%s}`, typ, members)))
+	tree, l := doc.ParseJSON("t.json", fmt.Appendf(nil, `{"id":"s","type":%q%s}`, typ, members))
 	if l.HasErrors() {
 		t.Fatal(members, l.Err())
 	}

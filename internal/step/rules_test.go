@@ -65,6 +65,8 @@ func TestRules(t *testing.T) {
 		{"peer_agents", `"peerings":[{"source_agent_name":"a","peer_agent_names":["b","a"]}]`, []string{"peerings[0].peer_agent_names[1]: is the agent itself"}},
 		{"apply_server_config", `"env_id":"e","directives":[{"uri":"u"},{"environment":"x","uri":"u"},{"environment":"x","service":"y","uri":"u"}]`, []string{"directives[0]: needs service", "directives[2].environment: is another name of service"}},
 		{"sync_env_clock", `"env_id":"e","virtual_time":"tomorrow"`, []string{"virtual_time: 'tomorrow' is no RFC 3339 time"}},
+		{"sync_env_clock", `"env_id":"e","virtual_time":"<start>"`, nil},
+		{"build_mcp_cli", `"env_id":"e","command_name":"<tool>"`, nil},
 		{"sync_env_clock", `"env_id":"e","virtual_time":"2026-01-31T09:00:00.5+02:00","virtual_seconds_per_real_second":0`, nil},
 		{"register_env_triggers", `"env_id":"e","triggers":[{"id":"t1","when":{"type":"time","at":"x"},"actions":[{"type":"nl","instruction":"x"}]}],"await_fired":["t1","t2"]`, []string{"await_fired[1]: 't2' is no trigger of this step; did you mean 't1'?"}},
 		{"register_env_triggers", `"env_id":"e","triggers":[{"id":"t","when":{"type":"state"}},{"id":"t","when":{"type":"acton"}}]`, []string{"triggers[1].id: 't' is used twice", "triggers[1].when.type: must be one of action"}},

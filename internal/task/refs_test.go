@@ -120,12 +120,14 @@ func TestDecodeEval(t *testing.T) {
 		{`{"tasks":"a"}`, `[tasks: must be a list, not "a"]`, "[]"},
 		{`{"tasks":["a"],"b":1,"a":2}`, "[unknown key 'a'; known here: id, tasks, type unknown key 'b'; known here: id, tasks, type]", "[tasks[0] a ]"},
 		{`{"type":"task","tasks":["a"]}`, `[type: must be one of eval, not "task"]`, "[tasks[0] a ]"},
-		{`{"tasks":[1,"",{"task":"a","x":1},{"task":"b","version":0},{"version":1}]}`,
+		{
+			`{"tasks":[1,"",{"task":"a","x":1},{"task":"b","version":0},{"version":1}]}`,
 			"[tasks[0]: expected an id or a table of task and optional version, not 1 " +
 				`tasks[1]: expected an id or a table of task and optional version, not "" ` +
 				`tasks[2]: expected an id or a table of task and optional version, not {"task":"a","x":1} ` +
 				`tasks[3]: expected an id or a table of task and optional version, not {"task":"b","version":0} ` +
-				`tasks[4]: expected an id or a table of task and optional version, not {"version":1}]`, "[tasks[2].task a  tasks[3].task b 0]"},
+				`tasks[4]: expected an id or a table of task and optional version, not {"version":1}]`, "[tasks[2].task a  tasks[3].task b 0]",
+		},
 		{`{"tasks":["a",{"task":"a"}]}`, "[tasks[1].task: 'a' is listed twice, first at tasks[0]; remove one]", "[tasks[0] a ]"},
 	}
 	for _, tt := range tests {
