@@ -33,11 +33,17 @@ func (s *Schema) Check(n Node, at string, l *diag.List) {
 type checker struct {
 	at string
 	l  *diag.List
+	quota
 }
 
-// add reports a fault at a place inside the checked value.
-func (c *checker) add(pos diag.Pos, path []string, code, summary, fix string) {
-	c.l.Add(diag.Problem{Pos: pos, Where: join(c.at, strings.Join(path, "")), Code: code, Summary: summary, Fix: fix})
+// fault reports one at a place inside the checked value.
+func (c *checker) fault(pos diag.Pos, path []string, code, summary, fix string) {
+	c.put(diag.Problem{Pos: pos, Code: code, Summary: summary, Fix: fix}, strings.Join(path, ""))
+}
+
+func (c *checker) put(p diag.Problem, path string) {
+	p.Where = join(c.at, path)
+	c.quota.add(c.l, p)
 }
 
 // join puts a place after the words before it.
@@ -77,7 +83,7 @@ func (c *checker) object(n Node, path []string, s *Schema) {
 	}
 	for i := range s.Fields {
 		if f := &s.Fields[i]; f.Required && !n.Get(f.Name).Exists() {
-			c.add(n.Pos(), path, CodeMissing, f.Name+" is missing", "write it"+f.Type.hint())
+			c.fault(n.Pos(), path, CodeMissing, f.Name+" is missing", "write it"+f.Type.hint())
 		}
 	}
 }
@@ -95,7 +101,7 @@ func (c *checker) unknown(name string, v Node, path []string, s *Schema) {
 			fix = fmt.Sprintf("did you mean %s? %s", diag.Repr(near), fix)
 		}
 	}
-	c.add(v.KeyPos(), path, CodeUnknown, "unknown key "+diag.Repr(short(name)), fix)
+	c.fault(v.KeyPos(), path, CodeUnknown, "unknown key "+diag.Repr(short(name)), fix)
 }
 
 func (c *checker) value(n Node, path []string, t *Type) {
@@ -106,7 +112,7 @@ func (c *checker) value(n Node, path []string, t *Type) {
 		c.kind(n, path, t)
 		return
 	}
-	before := len(*c.l)
+	before := c.n[diag.Error]
 	switch n.Kind() {
 	case Array:
 		if t.Elem != nil {
@@ -127,9 +133,9 @@ func (c *checker) value(n Node, path []string, t *Type) {
 		c.scalar(n, path, t)
 	}
 	if t.NonEmpty && t.empty(n) {
-		c.add(n.Pos(), path, CodeEmpty, "must not be empty", "")
+		c.fault(n.Pos(), path, CodeEmpty, "must not be empty", "")
 	}
-	if t.Check == nil || (*c.l)[before:].HasErrors() {
+	if t.Check == nil || c.n[diag.Error] > before {
 		return
 	}
 	var more diag.List
@@ -138,8 +144,7 @@ func (c *checker) value(n Node, path []string, t *Type) {
 		if p.Pos.File == "" {
 			p.Pos = n.Pos()
 		}
-		p.Where = join(c.at, strings.Join(path, "")+inner(p.Where))
-		c.l.Add(p)
+		c.put(p, strings.Join(path, "")+inner(p.Where))
 	}
 }
 
@@ -153,14 +158,14 @@ func inner(where string) string {
 
 func (c *checker) scalar(n Node, path []string, t *Type) {
 	if !slices.Contains(t.Kinds, n.Kind()) && t.plain(n) {
-		c.l.Add(diag.Problem{Pos: n.Pos(), Where: join(c.at, strings.Join(path, "")), Code: CodeQuote, Severity: diag.Warning,
-			Summary: t.show(n) + " is read as text", Fix: "put it between quotes"})
+		c.put(diag.Problem{Pos: n.Pos(), Code: CodeQuote, Severity: diag.Warning, Summary: t.show(n) + " is read as text", Fix: "put it between quotes"},
+			strings.Join(path, ""))
 	}
 	if n.Kind() == Int || n.Kind() == Float {
 		v, _ := n.Float()
 		switch {
 		case t.Min != nil && v < *t.Min, t.Max != nil && v > *t.Max:
-			c.add(n.Pos(), path, CodeRange, "must be "+t.limits()+", not "+t.show(n), "")
+			c.fault(n.Pos(), path, CodeRange, "must be "+t.limits()+", not "+t.show(n), "")
 		}
 	}
 	if text := n.Text(); len(t.OneOf) > 0 && (n.Kind() == String || t.plain(n)) && !slices.Contains(t.OneOf, text) {
@@ -168,7 +173,7 @@ func (c *checker) scalar(n Node, path []string, t *Type) {
 		if near := diag.Nearest(text, t.OneOf); near != "" {
 			fix = "did you mean " + diag.Repr(near) + "?"
 		}
-		c.add(n.Pos(), path, CodeChoice, "must be one of "+strings.Join(t.OneOf, ", ")+", not "+t.show(n), fix)
+		c.fault(n.Pos(), path, CodeChoice, "must be one of "+strings.Join(t.OneOf, ", ")+", not "+t.show(n), fix)
 	}
 }
 
@@ -177,7 +182,7 @@ func (c *checker) kind(n Node, path []string, t *Type) {
 	if k := n.Kind(); slices.Contains(t.Kinds, String) && (k == Bool || k == Int || k == Float || k == Datetime) {
 		fix = "put it between quotes"
 	}
-	c.add(n.Pos(), path, CodeKind, "must be "+t.want()+", not "+t.show(n), fix)
+	c.fault(n.Pos(), path, CodeKind, "must be "+t.want()+", not "+t.show(n), fix)
 }
 
 func (s *Schema) field(name string) *Field {

@@ -171,3 +171,20 @@ func TestBuild(t *testing.T) {
 		t.Error("a tree without a value has one")
 	}
 }
+
+func TestManyProblems(t *testing.T) {
+	many := strings.Repeat(`"a":1,`, 1000)
+	tree, l := ParseJSON("t", []byte("{"+many+`"b":2}`))
+	if len(l) != maxProblems+1 || l[maxProblems].String() != "t: there are more problems than are shown; mend these first" || tree == nil {
+		t.Errorf("%d problems, then %v", len(l), l[len(l)-1])
+	}
+	if _, l = ParseJSON("t", []byte("{"+many)); !l.HasErrors() {
+		t.Error("a broken document has no problem")
+	}
+	n := mustJSON(t, `{"id":"x","mode":"fast","target":[`+strings.Repeat("1,", 999)+"1]}")
+	l = diag.List{{Summary: "earlier"}}
+	schema.Check(n, "", &l)
+	if len(l) != 1+maxProblems+1 || l[len(l)-1].Code != CodeMore {
+		t.Errorf("%d problems, then %v", len(l), l[len(l)-1])
+	}
+}

@@ -2,7 +2,9 @@
 // and edits files by splicing bytes.
 //
 // A Tree holds the source and a line index; a Node is a small handle into it. A zero Node is "absent": every accessor works on it.
-// Nothing here resolves names or knows what a document means.
+// Canonical writes the JSON that digests are taken of. A Schema checks a tree (every fault at once), fills in defaults and becomes JSON Schema.
+// Splice edits a source and leaves every other byte as it is.
+// Nothing here reads files, resolves names or knows what a document means.
 package doc
 
 import (
@@ -234,7 +236,7 @@ func (n Node) KeyPos() diag.Pos {
 	return n.Pos()
 }
 
-// Raw is the value as the source spells it; nil when no source holds it.
+// Raw is the value as the source spells it, from its first part to its last; nil when no source holds it.
 func (n Node) Raw() []byte {
 	if n.n == nil || n.n.off < 0 {
 		return nil

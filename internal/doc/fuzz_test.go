@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -73,7 +74,18 @@ func ours(l diag.List, codes ...string) bool {
 	return false
 }
 
+// seed is a document as people write them.
+func seed(tb testing.TB, name string) []byte {
+	tb.Helper()
+	b, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return b
+}
+
 func FuzzJSON(f *testing.F) {
+	f.Add(seed(f, "task.json"))
 	for _, s := range []string{`{"a":[1,-2.5e3,null,true,"x\u00e9\ud83d\ude00"]}`, `{"a":1,"a":2}`, "\ufeff[]", `[1e999]`, `[NaN]`, `["\ud800"]`, "[\"\xff\"]", "[1,]", "{}{}", strings.Repeat("[", 120)} {
 		f.Add([]byte(s))
 	}
@@ -103,6 +115,7 @@ func FuzzJSON(f *testing.F) {
 }
 
 func FuzzTOML(f *testing.F) {
+	f.Add(seed(f, "config.toml"))
 	for _, s := range []string{"a = 1\n[b.c]\nd.e = [1, {x=1}]\n[[f]]\ng = 'x'\n[[f]]\n", "a=1\na=2\n", "[a]\n[a]", "a = {b.c=1, b.d=2}", "a = 1979-05-27T07:32:00.5-07:00\nb=07:32:00\nc=1979-05-27",
 		"a = \"\"\"\\\n  x\\e\"\"\"", "a = inf", "a = 0x1f\nb = 0o17\nc = 1_0.0_1e+1_0", "a = {\nb=1,}", "\ufeffa=1\r\n", "a.b=1\n[a.c]\n", "[a.b]\n[a]\nb.c=1", "a=[\n#x\n1,]"} {
 		f.Add([]byte(s))
@@ -157,6 +170,7 @@ func same(t *testing.T, src []byte, path string, n Node, want any) {
 }
 
 func FuzzYAML(f *testing.F) {
+	f.Add(seed(f, "manifest.yaml"))
 	for _, s := range []string{"a: 1\nb:\n- x\n- {c: [1, 'd'], e: \"f\\n\"}\n", "a: |\n  x\n\n  y\nb: >-\n z\n", "? a\n: b\n", "a: &x 1\nb: *x\n", "a: 1\na: 2\n",
 		"---\na\n---\nb\n", "- - - 1\n  - 2\n", "a: x\n  y\n\n  z\n", "\u2028a:\u0085 1\r\nb: 2\r", "<<: {}\n", "a: !!str 1", "on: 0123\n", "[a: b, {c}, ]", "a:\n# x\n", "%YAML 1.2\n---\nx\n..."} {
 		f.Add([]byte(s))

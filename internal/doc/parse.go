@@ -9,13 +9,17 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 )
 
-// MaxConfig is the most bytes that a configuration file or task document may have. Callers enforce it before they read.
-const MaxConfig = 8 << 20
+// The most bytes that a document may have. Callers enforce them before they read.
+const (
+	MaxConfig = 8 << 20 // configuration files and task documents
+	MaxYAML   = 1 << 20 // YAML, which takes ten times as long
+)
 
 // maxDepth is how many lists and tables may lie within each other.
 const maxDepth = 100
 
-// Parse reads src by the suffix of name: .toml, .yaml, .yml, anything else as JSON.
+// Parse reads src by the suffix of name: .toml, .yaml, .yml, anything else as JSON. The tree is nil when the text broke off; otherwise it
+// holds what could be read, even beside problems. The tree keeps src: it must not change.
 func Parse(name string, src []byte) (*Tree, diag.List) {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".toml":
@@ -33,7 +37,29 @@ type state struct {
 	format string // "json": the first word of codes
 	title  string // "JSON": in messages
 	l      diag.List
-	slab   []node
+	quota
+	slab []node
+}
+
+// CodeMore stands for problems that are left out. Codes of what the readers refuse are "json.", "toml." or "yaml." and a word: syntax,
+// duplicate, depth, number, utf8; version and date (TOML); alias, tag, merge, name, document, bom and the warning quote (YAML).
+const CodeMore = "doc.more"
+
+// maxProblems is how many problems of one severity are told of one document: a hostile one could hold millions.
+const maxProblems = 200
+
+// quota fills a list up to that number.
+type quota struct{ n [diag.Hint + 1]int }
+
+func (q *quota) add(l *diag.List, p diag.Problem) {
+	q.n[p.Severity]++
+	switch n := q.n[p.Severity]; {
+	case n <= maxProblems:
+		l.Add(p)
+	case n == maxProblems+1:
+		l.Add(diag.Problem{Pos: diag.Pos{File: p.Pos.File}, Code: CodeMore, Summary: "there are more problems than are shown", Fix: "mend these first",
+			Severity: p.Severity})
+	}
 }
 
 // newNode takes nodes from blocks: a document has thousands.
@@ -49,7 +75,7 @@ func (s *state) newNode(k Kind, off, end int) *node {
 
 // fault records what is wrong at an offset.
 func (s *state) fault(off int, code, summary, fix string) {
-	s.l.Add(diag.Problem{Pos: s.t.Pos(off), Code: s.format + "." + code, Summary: summary, Fix: fix})
+	s.add(&s.l, diag.Problem{Pos: s.t.Pos(off), Code: s.format + "." + code, Summary: summary, Fix: fix})
 }
 
 // broken records the one fault at which reading ends.

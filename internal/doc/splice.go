@@ -152,7 +152,11 @@ func (t *Tree) differences(path []any, old, v *node) []oneSplice {
 	if equal(old, v) {
 		return nil
 	}
-	if old.kind != v.kind || len(old.kids) == 0 || len(v.kids) == 0 || old.kind != Object && old.kind != Array {
+	other := old.kind != v.kind || len(old.kids) == 0 || len(v.kids) == 0 || old.kind != Object && old.kind != Array
+	if old.kind == Array && old.form == formHeader { // a list of tables takes nothing else
+		other = other || slices.ContainsFunc(v.kids, func(k *node) bool { return k.kind != Object })
+	}
+	if other {
 		if t.format != tomlSyntax || old.form == formFlow {
 			return []oneSplice{{opSet, path, v}}
 		}

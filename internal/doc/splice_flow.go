@@ -160,9 +160,9 @@ func (s *splicer) colon() string {
 	return s.t.format.colon
 }
 
-// unit is one step of indentation: that of the root's first member on a line of its own.
+// unit is one step of indentation: that of the first member of a JSON document on a line of its own.
 func (s *splicer) unit() string {
-	if root := s.t.root; len(root.kids) > 0 && s.first(start(root.kids[0])) && s.indent(start(root.kids[0])) != "" {
+	if root := s.t.root; s.t.format == jsonSyntax && len(root.kids) > 0 && s.first(start(root.kids[0])) && s.indent(start(root.kids[0])) != "" {
 		return s.indent(start(root.kids[0]))
 	}
 	return "  "
@@ -172,7 +172,10 @@ func (s *splicer) unit() string {
 func (s *splicer) flowFirst() bool {
 	from, to := int(s.holder.off)+1, int(s.holder.end)-1
 	if from > to || len(bytes.TrimSpace(s.src[from:to])) > 0 {
-		return false // a comment
+		// A comment is in it: below that, when the bracket has a line of its own.
+		at := s.lineStart(to)
+		s.cut(at, at, s.indent(to)+s.unit()+s.item("", false)+s.nl)
+		return s.first(to)
 	}
 	lines := s.t.format == jsonSyntax && (s.holder == s.t.root || bytes.IndexByte(s.src, '\n') < len(bytes.TrimSpace(s.src)) && bytes.IndexByte(s.src, '\n') >= 0)
 	if !lines {

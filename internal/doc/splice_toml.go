@@ -76,9 +76,15 @@ func (s *splicer) blankAbove(off int) int {
 	return off
 }
 
-// holds tells whether n is m or lies within it.
-func holds(m, n *node) bool {
-	return m == n || slices.ContainsFunc(m.kids, func(k *node) bool { return holds(k, n) })
+// tables is the set of tables that n is or holds outside of inline values.
+func (n *node) tables(set map[*node]bool) map[*node]bool {
+	set[n] = true
+	if n.form != formFlow {
+		for _, k := range n.kids {
+			k.tables(set)
+		}
+	}
+	return set
 }
 
 // tomlRemove takes away what path leads to: its lines and its sections. A holder that would vanish with its last part is written as empty.
@@ -116,9 +122,9 @@ func (s *splicer) tomlRemove(n *node) bool {
 
 // cutSections cuts the sections of n and of what it holds, and answers where the first one was.
 func (s *splicer) cutSections(n *node) int {
-	sections, at := s.sections(), -1
+	sections, gone, at := s.sections(), n.tables(map[*node]bool{}), -1
 	for i, sec := range sections {
-		if !holds(n, sec.table) {
+		if !gone[sec.table] {
 			continue
 		}
 		end := len(s.src)
@@ -216,9 +222,9 @@ func (s *splicer) addTop(line string) {
 
 // endOf is where the sections of a table and of what it holds end.
 func (s *splicer) endOf(table *node) int {
-	sections := s.sections()
+	sections, ours := s.sections(), table.tables(map[*node]bool{})
 	for i, sec := range slices.Backward(sections) {
-		if holds(table, sec.table) {
+		if ours[sec.table] {
 			if i+1 < len(sections) {
 				return sections[i+1].start
 			}

@@ -198,7 +198,7 @@ func (r *yamlReader) name(k *yaml.Node, off int) bool {
 }
 
 func (r *yamlReader) warn(off int, what string) {
-	r.l.Add(diag.Problem{Pos: r.t.Pos(off), Code: "yaml.quote", Summary: what + " is read as text", Fix: "put it between quotes", Severity: diag.Warning})
+	r.add(&r.l, diag.Problem{Pos: r.t.Pos(off), Code: "yaml.quote", Summary: what + " is read as text", Fix: "put it between quotes", Severity: diag.Warning})
 }
 
 func (r *yamlReader) scalar(n *node, y *yaml.Node) {

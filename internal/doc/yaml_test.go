@@ -103,6 +103,9 @@ func TestYAMLFaults(t *testing.T) {
 			t.Errorf("%.60q:\n got %s\nwant %s", c.src, got, c.want)
 		}
 	}
+	if _, l := ParseYAML("t.yaml", []byte(strings.Repeat("- on\n", 999))); len(l) != maxProblems+1 || l.HasErrors() {
+		t.Errorf("%d warnings, errors %t", len(l), l.HasErrors())
+	}
 	if tree, l := ParseYAML("t.yaml", []byte("# nothing\n")); len(l) > 0 || tree.Root().Kind() != Null {
 		t.Error("a document without a value is not null")
 	}
