@@ -130,7 +130,7 @@ func (d *Deployments) Create(ctx context.Context, r Request) (sandbox.Info, erro
 	}
 	spec := r.Spec
 	spec.Run, spec.Name, spec.Tied, spec.Isolation = r.Run, r.Name, !policy.Keep, policy.Isolation
-	spec.Key = fmt.Sprintf("%s/%s/%d", r.Run, r.Step, r.Attempt)
+	spec.Key = fmt.Sprintf("%s/%s/%d/%s", r.Run, r.Step, r.Attempt, r.Name)
 	info, prov, err := d.make(ctx, d.Chain(policy.Chain, r.Type), spec)
 	if err == nil {
 		err = d.made(ctx, r, policy, info, prov)

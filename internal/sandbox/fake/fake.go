@@ -38,7 +38,10 @@ type Provider struct {
 	order []string
 }
 
-var _ sandbox.Provider = (*Provider)(nil)
+var (
+	_ sandbox.Provider = (*Provider)(nil)
+	_ sandbox.Checker  = (*Provider)(nil)
+)
 
 // New makes a provider. Close ends its tied boxes.
 func New(o Options) *Provider { return &Provider{opts: o, boxes: map[string]*Machine{}} }
@@ -71,6 +74,9 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	p.order = append(p.order, m.id)
 	return m.info(), nil
 }
+
+// Check is what Create would refuse.
+func (p *Provider) Check(_ context.Context, s sandbox.Spec) error { return supported(s) }
 
 func supported(s sandbox.Spec) error {
 	if s.Image != "" {
