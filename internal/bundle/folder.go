@@ -4,6 +4,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/sys/unix"
 )
 
 // folder is a folder of this machine as a file system. Names are as fs.FS has them. Open follows no link (the tree resolves links itself, so that
@@ -42,12 +44,15 @@ func (f *folder) open(name string) (*os.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
-	return f.openBeneath(name)
+	return f.openBeneath(name, 0)
 }
 
 // ReadDir lists a folder, sorted by name.
 func (f *folder) ReadDir(name string) ([]fs.DirEntry, error) {
-	d, err := f.open(name)
+	if !fs.ValidPath(name) {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
+	}
+	d, err := f.openBeneath(name, unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}

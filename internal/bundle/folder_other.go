@@ -10,6 +10,6 @@ import (
 
 func (f *folder) init() error { return nil }
 
-func (f *folder) openBeneath(name string) (*os.File, error) {
-	return f.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW, 0)
+func (f *folder) openBeneath(name string, flags int) (*os.File, error) {
+	return f.root.OpenFile(name, os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOFOLLOW|flags, 0)
 }

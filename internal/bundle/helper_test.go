@@ -87,7 +87,9 @@ func open(t *testing.T, f files) Source {
 	return src
 }
 
-func options() Options { return Options{Kinds: step.Kinds(), TypeAliases: map[string]string{"bundle_of_files": "file_artifact_universe"}} }
+func options() Options {
+	return Options{Kinds: step.Kinds(), TypeAliases: map[string]string{"bundle_of_files": "file_artifact_universe"}}
+}
 
 // stages runs Parse, Resolve and Plan until one finds errors.
 func stages(t *testing.T, src Source, v View, sel Selection) (*Plan, diag.List) {

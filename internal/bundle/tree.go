@@ -252,7 +252,9 @@ func (w *walker) dir(dir, rel string, holders []string) {
 }
 
 // holds tells whether a folder is the other one, or lies above it.
-func holds(dir, other string) bool { return dir == "." || dir == other || strings.HasPrefix(other, dir+"/") }
+func holds(dir, other string) bool {
+	return dir == "." || dir == other || strings.HasPrefix(other, dir+"/")
+}
 
 // read reads a small file whole: at most doc.MaxConfig bytes. The error's text is a problem's.
 func (t tree) read(name string) ([]byte, error) {
