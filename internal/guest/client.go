@@ -1,0 +1,235 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// Dialer opens one connection to a box's PID 1. An error that is ErrGone tells that the box doesn't live.
+type Dialer func(ctx context.Context) (*net.UnixConn, error)
+
+// killWait is how long a cancelled operation waits for the guest's word that its tree is dead.
+const killWait = 5 * time.Second
+
+// Client is a Box over connections to its PID 1, one for each operation.
+type Client struct {
+	name  string
+	dial  Dialer
+	close func() error
+
+	mu     sync.Mutex
+	closed bool
+	active map[*Conn]struct{}
+}
+
+var _ Box = (*Client)(nil)
+
+// NewClient makes a Box that reaches its PID 1 by dial; name is for messages. close is called once, by Close; it may be nil.
+func NewClient(name string, dial Dialer, close func() error) *Client {
+	return &Client{name: name, dial: dial, close: close, active: map[*Conn]struct{}{}}
+}
+
+// open connects and sends the request. The caller ends it with done.
+func (b *Client) open(ctx context.Context, r *Request, files ...*os.File) (*Conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	closed := b.closed
+	b.mu.Unlock()
+	if closed {
+		return nil, fmt.Errorf("sandbox %s: %w", b.name, net.ErrClosed)
+	}
+	uc, err := b.dial(ctx)
+	if err != nil {
+		return nil, b.wrap(ctx, err)
+	}
+	c := NewConn(uc)
+	b.mu.Lock()
+	b.active[c] = struct{}{}
+	b.mu.Unlock()
+	if err := c.SendJSON(FrameRequest, r, files...); err != nil {
+		b.done(c)
+		return nil, b.wrap(ctx, err)
+	}
+	return c, nil
+}
+
+func (b *Client) done(c *Conn) {
+	b.mu.Lock()
+	delete(b.active, c)
+	b.mu.Unlock()
+	c.Close()
+}
+
+// wrap names the box; a broken connection is a box that is gone.
+func (b *Client) wrap(ctx context.Context, err error) error {
+	if cause := ctx.Err(); cause != nil {
+		return cause
+	}
+	b.mu.Lock()
+	closed := b.closed
+	b.mu.Unlock()
+	switch {
+	case closed:
+		return fmt.Errorf("sandbox %s: %w", b.name, net.ErrClosed)
+	case errors.Is(err, ErrGone), broken(err):
+		return fmt.Errorf("sandbox %s: %w", b.name, ErrGone)
+	}
+	return fmt.Errorf("sandbox %s: %w", b.name, err)
+}
+
+// call sends one request and waits for its reply. When ctx ends the guest is told to stop, and its word is awaited for a while.
+func (b *Client) call(ctx context.Context, r *Request, files ...*os.File) (*Reply, []*os.File, error) {
+	c, err := b.open(ctx, r, files...)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer b.done(c)
+	defer watch(ctx, c)()
+	var reply Reply
+	if err := c.RecvJSON(FrameReply, &reply); err != nil {
+		return nil, nil, b.wrap(ctx, err)
+	}
+	got := c.TakeFiles()
+	if err := ctx.Err(); err != nil {
+		closeAll(got)
+		return nil, nil, err
+	}
+	if err := reply.Fault.Err(); err != nil {
+		closeAll(got)
+		return nil, nil, err
+	}
+	return &reply, got, nil
+}
+
+// watch tells the guest to stop when ctx ends. The function it answers takes the watch away and waits for it.
+func watch(ctx context.Context, c *Conn) func() {
+	if ctx.Done() == nil {
+		return func() {}
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(ended)
+		c.CloseWrite()
+		c.c.SetReadDeadline(time.Now().Add(killWait))
+	})
+	return func() {
+		if !stop() {
+			<-ended
+		}
+	}
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		f.Close()
+	}
+}
+
+// Exec runs c and waits for it.
+func (b *Client) Exec(ctx context.Context, c Command, stdio [3]*os.File) (Exit, error) {
+	r := &Request{Op: OpExec, Command: &c}
+	var files []*os.File
+	for i, f := range stdio {
+		if f != nil {
+			r.Stdio[i] = true
+			files = append(files, f)
+		}
+	}
+	reply, _, err := b.call(ctx, r, files...)
+	if err != nil {
+		return Exit{}, err
+	}
+	if reply.Exit == nil {
+		return Exit{}, b.wrap(ctx, errFrame)
+	}
+	return *reply.Exit, nil
+}
+
+// Ping asks PID 1 for a sign of life.
+func (b *Client) Ping(ctx context.Context) error {
+	_, _, err := b.call(ctx, &Request{Op: OpPing})
+	return err
+}
+
+// Die asks PID 1 to end the box at once; it is for owners that can't signal it.
+func (b *Client) Die(ctx context.Context) error {
+	_, _, err := b.call(ctx, &Request{Op: OpDie})
+	if errors.Is(err, ErrGone) {
+		return nil
+	}
+	return err
+}
+
+// Renew moves the lease's end to d from now.
+func (b *Client) Renew(ctx context.Context, d time.Duration) error {
+	_, _, err := b.call(ctx, &Request{Op: OpRenew, Lease: d})
+	return err
+}
+
+// Dial connects inside the box's net namespace; the connection itself is direct.
+func (b *Client) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	f, err := b.socket(ctx, &Request{Op: OpDial, Network: network, Addr: addr})
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return net.FileConn(f)
+}
+
+// Listen opens a socket inside the box that is accepted here.
+func (b *Client) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
+	f, err := b.socket(ctx, &Request{Op: OpListen, Network: network, Addr: addr})
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	l, err := net.FileListener(f)
+	if ul, ok := l.(*net.UnixListener); ok {
+		ul.SetUnlinkOnClose(false) // the path is one of the box, not of this process
+	}
+	return l, err
+}
+
+func (b *Client) socket(ctx context.Context, r *Request) (*os.File, error) {
+	_, files, err := b.call(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if len(files) != 1 {
+		closeAll(files)
+		return nil, b.wrap(ctx, errFrame)
+	}
+	return files[0], nil
+}
+
+// Close ends what goes on through this Box; the box itself lives on.
+func (b *Client) Close() error {
+	b.mu.Lock()
+	if b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	for c := range b.active {
+		c.CloseWrite()
+		c.c.SetDeadline(time.Now())
+	}
+	b.mu.Unlock()
+	if b.close != nil {
+		return b.close()
+	}
+	return nil
+}
+
+// broken tells whether err means that the other end has gone.
+func broken(err error) bool {
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isBroken(err)
+}

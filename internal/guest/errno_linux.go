@@ -1,0 +1,5 @@
+package guest
+
+import "syscall"
+
+func hostErrno(n int) error { return syscall.Errno(n) }

@@ -1,0 +1,158 @@
+package guest
+
+import (
+	"io/fs"
+	"path"
+	"time"
+)
+
+// Operations of a Request.
+const (
+	OpBoot    = "boot" // the first of a box's life, on the socket it was born with
+	OpPing    = "ping"
+	OpExec    = "exec"
+	OpDial    = "dial"
+	OpListen  = "listen"
+	OpRead    = "read"
+	OpStat    = "stat"
+	OpTree    = "tree"
+	OpExtract = "extract"
+	OpRenew   = "renew"
+	OpDie     = "die"
+)
+
+// Request is what a connection is for; Op tells which fields count.
+type Request struct {
+	Op      string        `json:"op"`
+	Command *Command      `json:"command,omitempty"`
+	Stdio   [3]bool       `json:"stdio,omitzero"` // which of the three files ride with the frame
+	Network string        `json:"network,omitempty"`
+	Addr    string        `json:"addr,omitempty"`
+	Path    string        `json:"path,omitempty"`
+	Max     int64         `json:"max,omitempty"`
+	Lease   time.Duration `json:"lease,omitempty"`
+	Boot    *Boot         `json:"boot,omitempty"`
+}
+
+// Reply ends an operation.
+type Reply struct {
+	Fault *Fault    `json:"fault,omitempty"`
+	Exit  *Exit     `json:"exit,omitempty"`
+	Stat  *FileStat `json:"stat,omitempty"`
+	Boot  *Booted   `json:"boot,omitempty"`
+}
+
+// FileStat is an fs.FileInfo on the wire.
+type FileStat struct {
+	Path  string      `json:"path"`
+	Bytes int64       `json:"size"`
+	Bits  fs.FileMode `json:"mode"`
+	Time  time.Time   `json:"time"`
+}
+
+var _ fs.FileInfo = (*FileStat)(nil)
+
+// StatOf is info as a message.
+func StatOf(name string, info fs.FileInfo) *FileStat {
+	return &FileStat{Path: name, Bytes: info.Size(), Bits: info.Mode(), Time: info.ModTime()}
+}
+
+func (s *FileStat) Name() string       { return path.Base(s.Path) }
+func (s *FileStat) Size() int64        { return s.Bytes }
+func (s *FileStat) Mode() fs.FileMode  { return s.Bits }
+func (s *FileStat) ModTime() time.Time { return s.Time }
+func (s *FileStat) IsDir() bool        { return s.Bits.IsDir() }
+func (s *FileStat) Sys() any           { return nil }
+
+// Argv0 is the name under which the guest program plays PID 1.
+const Argv0 = "agent-env-guest"
+
+// LeaseFormat is how a box's deadline, nanoseconds on the boot clock, stands in its lease file: always as wide, so that one write replaces it.
+const LeaseFormat = "%020d\n"
+
+// BirthFD is the descriptor of PID 1's first socket.
+const BirthFD = 3
+
+// Boot is what a provider tells PID 1: the world to build and how to live in it. Files ride with the request in this order: the
+// listener, the lock, the lease; one for every Layer and Bind that says so; one for every cgroup to join; the memory events.
+type Boot struct {
+	Hostname string `json:"hostname"`
+	// Tied: the end of the birth socket is the end of the box. Without it a box lives on once its owner has said FrameEnd there, which
+	// both kinds need: until then the box is being made, and the end of its maker is its own.
+	Tied  bool          `json:"tied,omitempty"`
+	Lease time.Duration `json:"lease"`
+	Env   []string      `json:"env"` // of every command
+
+	// Disk is the size of the tmpfs that holds all that the box writes, in bytes; Inodes how many files it may have. 0: the kernel's default.
+	Disk   int64 `json:"disk"`
+	Inodes int64 `json:"inodes"`
+	// Pids limits the processes of the box by rlimit; 0: none.
+	Pids uint64 `json:"pids,omitempty"`
+	// Memory is what the processes of the box may use together, in bytes, where PID 1 has to watch it itself; 0: somebody else does.
+	Memory int64 `json:"memory,omitempty"`
+	// Cgroups is how many cgroup files ride along that commands join by a write of "0".
+	Cgroups int `json:"cgroups,omitempty"`
+	// MemoryEvents: a cgroup file that counts kills for memory rides along.
+	MemoryEvents bool `json:"memory_events,omitempty"`
+
+	Overlays []Overlay         `json:"overlays"`
+	Binds    []Bind            `json:"binds,omitempty"`
+	Links    map[string]string `json:"links,omitempty"`    // path to target
+	Contents map[string]string `json:"contents,omitempty"` // path below an overlay to a file's text
+	Dirs     []string          `json:"dirs,omitempty"`     // made 0755
+
+	Probe Probing `json:"probe"`
+}
+
+// Overlay is a folder of the box: layers of the host below, the box's own writes above.
+type Overlay struct {
+	Path   string   `json:"path"`
+	Layers []Layer  `json:"layers"`         // topmost first
+	Hide   []string `json:"hide,omitempty"` // folders below Path that appear empty, relative to it
+	// Fallback allows a read-only bind of the last layer where the kernel refuses the overlay because of mounts below it.
+	Fallback bool `json:"fallback,omitempty"`
+}
+
+// Layer is one read-only folder of an Overlay: a path of the host, or a mount that rides along.
+type Layer struct {
+	Path string `json:"path,omitempty"`
+	File bool   `json:"file,omitempty"`
+}
+
+// Bind is a file or folder of the host shown read-only at a path of the box.
+type Bind struct {
+	Layer
+	Target string `json:"target"`
+	Dir    bool   `json:"dir,omitempty"`
+}
+
+// Probing is what PID 1 tries once its world stands, in the place of a command of the box.
+type Probing struct {
+	Hidden   []string `json:"hidden,omitempty"`   // paths of the host that must not be seen
+	HostPID  int      `json:"host_pid"`           // a process of the host that must not be reached
+	Abstract string   `json:"abstract,omitempty"` // an abstract unix socket of the host that must not be reached
+	Marker   string   `json:"marker,omitempty"`   // a file to write; the provider looks whether the host has it then
+	HostUID  int      `json:"host_uid"`           // the caller's uid outside
+}
+
+// Tried is the outcome of one probe; OK means that the box withstood it.
+type Tried struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
+}
+
+// Booted is PID 1's answer to Boot.
+type Booted struct {
+	Tried    []Tried  `json:"tried"`
+	Notes    []string `json:"notes,omitempty"` // what the world lacks
+	Deadline int64    `json:"deadline"`        // the lease's end on the boot clock, in nanoseconds
+	// Spent tells where the start's time went, in order.
+	Spent []Span `json:"spent,omitempty"`
+}
+
+// Span is one stretch of a start.
+type Span struct {
+	Name string        `json:"name"`
+	Took time.Duration `json:"took"`
+}

@@ -1,0 +1,84 @@
+package pid1
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"runtime"
+	"runtime/debug"
+
+	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest"
+)
+
+// Dispatch plays PID 1 and never returns when the process was started for that; otherwise it returns at once.
+// It is the first call of main and of TestMain, so that the program can be its own guest.
+func Dispatch() {
+	if len(os.Args) == 0 || os.Args[0] != guest.Argv0 || os.Getpid() != 1 {
+		guest.SetPlaysPID1()
+		return
+	}
+	runtime.GOMAXPROCS(2)  // an init waits; more would cost memory on large machines
+	debug.SetGCPercent(50) // and its heap is small
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// run lives the box's life. Its end is the end of every process of the box.
+func run() error {
+	birth, err := birthConn()
+	if err != nil {
+		return err
+	}
+	defer birth.Close()
+	var req guest.Request
+	if err := birth.RecvJSON(guest.FrameRequest, &req); err != nil {
+		return fmt.Errorf("read the boot message: %w", err)
+	}
+	if req.Op != guest.OpBoot || req.Boot == nil {
+		return errors.New("the first message is not a boot message")
+	}
+	s, booted, err := boot(req.Boot, birth.TakeFiles())
+	if err != nil {
+		return errors.Join(err, birth.SendJSON(guest.FrameReply, guest.Reply{Fault: guest.FaultOf(err)}))
+	}
+	if err := birth.SendJSON(guest.FrameReply, guest.Reply{Boot: booted}); err != nil {
+		return err
+	}
+	go s.accept()
+	// The owner's word that the box is to live, then its end. A leased box lives on without an owner.
+	kind, _, err := birth.Recv()
+	if err != nil || kind != guest.FrameEnd {
+		return nil
+	}
+	if m := req.Boot.Probe.Marker; m != "" {
+		_ = os.Remove(m) // it has told what it could
+	}
+	if !req.Boot.Tied {
+		birth.Close()
+		select {} // the lease or OpDie ends it
+	}
+	_, _, _ = birth.Recv()
+	return nil
+}
+
+// birthConn is the socket that PID 1 was started with.
+func birthConn() (*guest.Conn, error) {
+	unix.CloseOnExec(guest.BirthFD)
+	f := os.NewFile(guest.BirthFD, "birth")
+	defer f.Close()
+	c, err := net.FileConn(f)
+	if err != nil {
+		return nil, fmt.Errorf("open the birth socket: %w", err)
+	}
+	uc, ok := c.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("the birth socket is not a unix socket")
+	}
+	return guest.NewConn(uc), nil
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package pid1
+
+// Dispatch returns: sandboxes of this kind need Linux.
+func Dispatch() {}

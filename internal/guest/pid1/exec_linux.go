@@ -1,0 +1,213 @@
+package pid1
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest"
+)
+
+// home is where commands run that name no folder.
+const home = "/root"
+
+// exec runs one command. It answers when the command has ended, and when it has been killed, if its client hangs up before.
+func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*guest.Exit, error) {
+	if r.Command == nil || len(r.Command.Argv) == 0 || r.Command.Argv[0] == "" {
+		return nil, fmt.Errorf("a command needs at least its program: %w", fs.ErrInvalid)
+	}
+	p, err := s.prepare(r, *files)
+	if err != nil {
+		return nil, err
+	}
+	killedBefore := s.memory.kills()
+	begin := time.Now()
+	run, err := s.spawner.start(p)
+	if err != nil {
+		return nil, &fs.PathError{Op: "start", Path: r.Command.Argv[0], Err: err}
+	}
+	defer run.mark.close()
+	s.limit(run.pid)
+	// The command holds them now; a copy here would keep its readers from the end of file.
+	for _, f := range *files {
+		f.Close()
+	}
+	*files = nil
+	exit, err := s.await(r.Command, &run, hangup(c))
+	if err != nil {
+		return nil, err
+	}
+	exit.Elapsed = time.Since(begin)
+	exit.OOM = s.memory.kills() > killedBefore
+	return exit, nil
+}
+
+// await waits for a command's end and kills what has to die with it.
+func (s *server) await(c *guest.Command, run *started, gone <-chan struct{}) (*guest.Exit, error) {
+	var timeout <-chan time.Time
+	if c.Timeout > 0 {
+		t := time.NewTimer(c.Timeout)
+		defer t.Stop()
+		timeout = t.C
+	}
+	exit := &guest.Exit{}
+	var end ending
+	select {
+	case end = <-run.end:
+	case <-timeout:
+		exit.TimedOut = true
+		exit.Left = run.mustKill()
+		end = <-run.end
+		exit.Left-- // the command itself
+	case <-gone:
+		run.mustKill()
+		<-run.end
+		return nil, errors.New("stopped by its caller")
+	}
+	if c.KillTree && !exit.TimedOut {
+		exit.Left = run.mustKill()
+	}
+	exit.Left = max(exit.Left, 0)
+	exit.CPU = end.cpu
+	if end.status.Signaled() {
+		exit.Signal = int(end.status.Signal())
+	} else {
+		exit.Code = end.status.ExitStatus()
+	}
+	return exit, nil
+}
+
+// mustKill kills all that the command started. If it can't, the box ends: nothing outlives its limits.
+func (r *started) mustKill() int {
+	n, err := r.mark.kill()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "sandbox: end the box:", err)
+		os.Exit(1)
+	}
+	return n
+}
+
+// limit lowers what a command may take. It runs right after the start; what forked before is still held by the box's own limits.
+func (s *server) limit(pid int) {
+	if s.pids > 0 {
+		l := unix.Rlimit{Cur: s.pids, Max: s.pids}
+		_ = unix.Prlimit(pid, unix.RLIMIT_NPROC, &l, nil) // fails where it has ended already, or where it has less
+	}
+	if s.memory.limit > 0 {
+		l := unix.Rlimit{Cur: uint64(s.memory.limit), Max: uint64(s.memory.limit)}
+		_ = unix.Prlimit(pid, unix.RLIMIT_DATA, &l, nil)
+	}
+	// When memory is short a command goes before PID 1, whose end would take the whole box.
+	_ = writeOver("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", "300")
+}
+
+func (s *server) prepare(r *guest.Request, files []*os.File) (*program, error) {
+	p := &program{argv: r.Command.Argv, env: mergeEnv(s.env, r.Command.Env), dir: r.Command.Dir}
+	if !path.IsAbs(p.dir) {
+		p.dir = path.Join(home, p.dir)
+	}
+	if info, err := os.Stat(p.dir); err != nil {
+		return nil, err
+	} else if !info.IsDir() {
+		return nil, &fs.PathError{Op: "chdir", Path: p.dir, Err: syscall.ENOTDIR}
+	}
+	var err error
+	if p.path, err = lookPath(p.argv[0], p.dir, p.env); err != nil {
+		return nil, err
+	}
+	for i := range p.stdio {
+		p.stdio[i] = s.null.Fd()
+		if !r.Stdio[i] {
+			continue
+		}
+		if len(files) == 0 {
+			return nil, fmt.Errorf("the command's descriptors are missing: %w", fs.ErrInvalid)
+		}
+		p.stdio[i] = files[0].Fd()
+		files = files[1:]
+		if _, err := unix.IoctlGetTermios(int(p.stdio[i]), unix.TCGETS); err == nil {
+			return nil, fmt.Errorf("a terminal is not handed into a sandbox: %w", fs.ErrInvalid)
+		}
+	}
+	return p, nil
+}
+
+// mergeEnv adds b to a; a later entry of a name wins, in the place of the first.
+func mergeEnv(a, b []string) []string {
+	env := make([]string, 0, len(a)+len(b))
+	at := make(map[string]int, len(a)+len(b))
+	for _, list := range [][]string{a, b} {
+		for _, kv := range list {
+			name, _, ok := strings.Cut(kv, "=")
+			if !ok || name == "" || strings.ContainsRune(kv, 0) {
+				continue
+			}
+			if i, seen := at[name]; seen {
+				env[i] = kv
+				continue
+			}
+			at[name] = len(env)
+			env = append(env, kv)
+		}
+	}
+	return env
+}
+
+// lookPath finds a program as a shell of the box would.
+func lookPath(name, dir string, env []string) (string, error) {
+	if strings.ContainsRune(name, '/') {
+		full := name
+		if !path.IsAbs(full) {
+			full = path.Join(dir, full)
+		}
+		return full, executable(name, full)
+	}
+	var search string
+	for _, kv := range env {
+		if v, ok := strings.CutPrefix(kv, "PATH="); ok {
+			search = v
+		}
+	}
+	var denied error
+	for _, folder := range strings.Split(search, ":") {
+		if folder == "" {
+			folder = "."
+		}
+		full := path.Join(folder, name)
+		if !path.IsAbs(full) {
+			full = path.Join(dir, full)
+		}
+		err := executable(name, full)
+		if err == nil {
+			return full, nil
+		}
+		if errors.Is(err, fs.ErrPermission) && denied == nil {
+			denied = err
+		}
+	}
+	if denied != nil {
+		return "", denied
+	}
+	return "", &fs.PathError{Op: "start", Path: name, Err: syscall.ENOENT}
+}
+
+func executable(name, full string) error {
+	info, err := os.Stat(full)
+	switch {
+	case err != nil:
+		return &fs.PathError{Op: "start", Path: name, Err: errors.Unwrap(err)}
+	case info.IsDir():
+		return &fs.PathError{Op: "start", Path: name, Err: syscall.EISDIR}
+	case info.Mode()&0o111 == 0:
+		return &fs.PathError{Op: "start", Path: name, Err: syscall.EACCES}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package pid1
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// watchEvery is how often the box's memory is summed where no cgroup holds it.
+const watchEvery = 250 * time.Millisecond
+
+// memory tells whether processes of the box were killed for memory, by the kernel or, where no cgroup holds the box, by PID 1 itself.
+type memory struct {
+	events *os.File // a cgroup file with a line "oom_kill N"; nil without a cgroup
+	limit  int64    // bytes that PID 1 watches; 0: it doesn't
+	own    atomic.Int64
+}
+
+// kills is how many processes were killed for memory since the box began.
+func (m *memory) kills() int64 {
+	n := m.own.Load()
+	if m.events == nil {
+		return n
+	}
+	buf := make([]byte, 1024)
+	got, err := m.events.ReadAt(buf, 0)
+	if err != nil && got == 0 {
+		return n
+	}
+	for line := range strings.Lines(string(buf[:got])) {
+		if v, ok := strings.CutPrefix(line, "oom_kill "); ok {
+			k, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+			n += k
+		}
+	}
+	return n
+}
+
+// watch kills the largest process of the box while all of them together are above the limit.
+func (m *memory) watch() {
+	for range time.Tick(watchEvery) {
+		if sum, largest := usage(); sum > m.limit && largest > 0 {
+			if unix.Kill(largest, unix.SIGKILL) == nil {
+				m.own.Add(1)
+			}
+		}
+	}
+}
+
+// usage sums what the box's processes use, shared pages in shares, and names the largest.
+func usage() (sum int64, largest int) {
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return 0, 0
+	}
+	defer dir.Close()
+	names, _ := dir.Readdirnames(-1)
+	var most int64
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == 1 {
+			continue
+		}
+		pss := proportional(name)
+		sum += pss
+		if pss > most {
+			most, largest = pss, pid
+		}
+	}
+	return sum, largest
+}
+
+func proportional(pid string) int64 {
+	b, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
+	if err != nil {
+		return 0
+	}
+	_, rest, ok := bytes.Cut(b, []byte("\nPss:"))
+	if !ok {
+		return 0
+	}
+	line, _, _ := bytes.Cut(rest, []byte("kB"))
+	kb, _ := strconv.ParseInt(string(bytes.TrimSpace(line)), 10, 64)
+	return kb << 10
+}

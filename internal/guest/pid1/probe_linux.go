@@ -1,0 +1,211 @@
+package pid1
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest"
+)
+
+// probe tries, in the place of a command, what a box must withstand. A probe that can't tell counts as not withstood.
+func (s *spawner) probe(p *guest.Probing) ([]guest.Tried, error) {
+	var tried []guest.Tried
+	err := s.asCommand(func() {
+		for _, try := range []struct {
+			name string
+			run  func(*guest.Probing) error
+		}{
+			{"host_files", seesNoHostFiles},
+			{"host_writes", writesStayInside},
+			{"host_processes", seesNoHostProcesses},
+			{"host_network", reachesNoNetwork},
+			{"user_ids", mapsNoHostRoot},
+			{"mounts", mountsNothing},
+			{"namespaces", makesNoNamespace},
+			{"tracing", tracesNothing},
+			{"kernel_settings", setsNoKernel},
+			{"device_nodes", makesNoDevice},
+			{"new_privileges", gainsNothing},
+		} {
+			t := guest.Tried{Name: try.name, OK: true}
+			if err := try.run(p); err != nil {
+				t.OK, t.Detail = false, err.Error()
+			}
+			tried = append(tried, t)
+		}
+	})
+	return tried, err
+}
+
+func seesNoHostFiles(p *guest.Probing) error {
+	for _, name := range p.Hidden {
+		var st unix.Stat_t
+		if err := unix.Lstat(name, &st); !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("%s is visible", name)
+		}
+	}
+	fd, err := unix.Open("/etc/shadow", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		unix.Close(fd)
+		return errors.New("/etc/shadow is readable")
+	}
+	return nil
+}
+
+// writesStayInside writes the marker; the provider looks whether the host has it then.
+func writesStayInside(p *guest.Probing) error {
+	if p.Marker == "" {
+		return nil
+	}
+	fd, err := unix.Open(p.Marker, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return fmt.Errorf("write %s: %w", p.Marker, err)
+	}
+	unix.Close(fd)
+	return nil
+}
+
+func seesNoHostProcesses(p *guest.Probing) error {
+	if os.Getpid() != 1 {
+		return errors.New("the first process is not the box's own")
+	}
+	if err := unix.Kill(p.HostPID, 0); p.HostPID > 1 && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("process %d of the host can be reached", p.HostPID)
+	}
+	dir, err := os.Open("/proc")
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if pid, err := strconv.Atoi(name); err == nil && pid != 1 {
+			return fmt.Errorf("process %d is visible", pid)
+		}
+	}
+	return nil
+}
+
+func reachesNoNetwork(p *guest.Probing) error {
+	links, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if l.Flags&net.FlagUp != 0 && l.Flags&net.FlagLoopback == 0 {
+			return fmt.Errorf("interface %s is up", l.Name)
+		}
+	}
+	// A datagram socket's connect looks the route up and sends nothing.
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: 53, Addr: [4]byte{192, 0, 2, 1}}); !errors.Is(err, unix.ENETUNREACH) {
+		return errors.New("there is a route to other machines")
+	}
+	if p.Abstract == "" {
+		return nil
+	}
+	u, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(u)
+	if err := unix.Connect(u, &unix.SockaddrUnix{Name: "@" + p.Abstract}); err == nil {
+		return errors.New("an abstract socket of the host can be reached")
+	}
+	return nil
+}
+
+// mapsNoHostRoot reads what the ids of the box are outside.
+func mapsNoHostRoot(p *guest.Probing) error {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(b)) {
+		f := strings.Fields(line)
+		if len(f) != 3 {
+			return fmt.Errorf("unexpected id map %q", line)
+		}
+		outside, err := strconv.ParseInt(f[1], 10, 64)
+		if err != nil {
+			return err
+		}
+		if outside == 0 {
+			return errors.New("an id of the box is the host's root")
+		}
+		if p.HostUID == 0 && outside < 100000 {
+			return fmt.Errorf("id %d of the host is in the box", outside)
+		}
+	}
+	return nil
+}
+
+func mountsNothing(*guest.Probing) error {
+	if err := unix.Mount("probe", "/tmp", "tmpfs", 0, ""); !errors.Is(err, unix.EPERM) {
+		return errors.New("file systems can be mounted")
+	}
+	return nil
+}
+
+func makesNoNamespace(*guest.Probing) error {
+	for _, flag := range []int{unix.CLONE_NEWUSER, unix.CLONE_NEWNS, unix.CLONE_NEWUTS} {
+		if err := unix.Unshare(flag); err == nil {
+			return fmt.Errorf("a namespace can be made (%#x)", flag)
+		}
+	}
+	return nil
+}
+
+func tracesNothing(*guest.Probing) error {
+	if _, _, e := unix.RawSyscall6(unix.SYS_PTRACE, unix.PTRACE_SEIZE, 1, 0, 0, 0, 0); e == 0 {
+		return errors.New("the init process can be traced")
+	}
+	// This thread is PID 1's own and may read itself. What keeps commands from its memory and descriptors is this:
+	if d, _, _ := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_DUMPABLE, 0, 0); d != 0 {
+		return errors.New("the init process's memory can be read")
+	}
+	return nil
+}
+
+func setsNoKernel(*guest.Probing) error {
+	for _, name := range []string{"/proc/sys/kernel/core_pattern", "/proc/sys/vm/drop_caches", "/proc/sysrq-trigger"} {
+		fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			unix.Close(fd)
+			return fmt.Errorf("%s can be written", name)
+		}
+	}
+	return nil
+}
+
+func makesNoDevice(*guest.Probing) error {
+	const name = "/tmp/.probe-device"
+	if err := unix.Mknod(name, unix.S_IFBLK|0o600, int(unix.Mkdev(7, 0))); err == nil {
+		unix.Unlink(name)
+		return errors.New("device nodes can be made")
+	}
+	return nil
+}
+
+func gainsNothing(*guest.Probing) error {
+	if v, _, e := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_NO_NEW_PRIVS, 0, 0); e != 0 || v != 1 {
+		return errors.New("programs may gain privileges")
+	}
+	if v, _, _ := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_READ, unix.CAP_SYS_ADMIN, 0); v != 0 {
+		return errors.New("commands may administer the box")
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package pid1
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// rule refuses one system call, always or by one of its arguments.
+type rule struct {
+	nr    uintptr
+	errno unix.Errno // what the caller gets; 0 is EPERM
+	on    argTest
+	arg   int
+	vals  []uint32
+}
+
+type argTest int
+
+const (
+	always argTest = iota
+	anyBit         // some bit of vals[0] is set
+	equals         // the argument is one of vals
+	unless         // the argument is none of vals
+)
+
+const cloneNew = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWUSER | unix.CLONE_NEWPID |
+	unix.CLONE_NEWNET | unix.CLONE_NEWTIME
+
+// rules are the refusals that all machines share; archRules adds those of one.
+func rules() []rule {
+	var rs []rule
+	for _, nr := range []uintptr{
+		unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_FSOPEN, unix.SYS_FSPICK, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG,
+		unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT, unix.SYS_MOUNT_SETATTR, unix.SYS_SETNS,
+		unix.SYS_PTRACE, unix.SYS_PROCESS_VM_READV, unix.SYS_PROCESS_VM_WRITEV, unix.SYS_KCMP, unix.SYS_PIDFD_GETFD,
+		unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER, unix.SYS_USERFAULTFD,
+		unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
+		unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE,
+		unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_NAME_TO_HANDLE_AT, unix.SYS_FANOTIFY_INIT, unix.SYS_LOOKUP_DCOOKIE, unix.SYS_SYSLOG, unix.SYS_ACCT,
+		unix.SYS_SWAPON, unix.SYS_SWAPOFF, unix.SYS_REBOOT, unix.SYS_SETTIMEOFDAY, unix.SYS_CLOCK_SETTIME, unix.SYS_CLOCK_ADJTIME, unix.SYS_ADJTIMEX,
+		unix.SYS_QUOTACTL, unix.SYS_QUOTACTL_FD, unix.SYS_NFSSERVCTL, unix.SYS_VHANGUP, unix.SYS_VMSPLICE,
+		unix.SYS_MBIND, unix.SYS_MIGRATE_PAGES, unix.SYS_MOVE_PAGES, unix.SYS_SET_MEMPOLICY,
+	} {
+		rs = append(rs, rule{nr: nr})
+	}
+	return append(rs,
+		rule{nr: unix.SYS_CLONE3, errno: unix.ENOSYS}, // its flags are out of a filter's sight; libraries fall back to clone
+		rule{nr: unix.SYS_CLONE, on: anyBit, vals: []uint32{cloneNew}},
+		rule{nr: unix.SYS_UNSHARE, on: unless, vals: []uint32{unix.CLONE_NEWUTS}}, // the spawner's marks; commands lack the capability
+		rule{nr: unix.SYS_IOCTL, on: equals, arg: 1, vals: []uint32{unix.TIOCSTI, unix.TIOCLINUX}},
+		rule{nr: unix.SYS_SOCKET, on: equals, vals: []uint32{unix.AF_ALG, unix.AF_VSOCK, unix.AF_PACKET}},
+		rule{nr: unix.SYS_PERSONALITY, on: unless, vals: []uint32{0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff}},
+	)
+}
+
+// Offsets in struct seccomp_data.
+const (
+	offNr   = 0
+	offArch = 4
+	offArgs = 16
+)
+
+// assemble makes the filter: a deny list, which refuses every call of a foreign machine word (i386, x32) as unknown.
+func assemble(rs []rule) []unix.SockFilter {
+	const (
+		load = unix.BPF_LD | unix.BPF_W | unix.BPF_ABS
+		jeq  = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
+		jset = unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K
+		jge  = unix.BPF_JMP | unix.BPF_JGE | unix.BPF_K
+		ret  = unix.BPF_RET | unix.BPF_K
+	)
+	refuse := func(e unix.Errno) unix.SockFilter {
+		return unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(e)}
+	}
+	allow := unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ALLOW}
+	p := []unix.SockFilter{
+		{Code: load, K: offArch},
+		{Code: jeq, K: auditArch, Jt: 1},
+		refuse(unix.ENOSYS),
+		{Code: load, K: offNr},
+	}
+	if foreignBit != 0 {
+		p = append(p, unix.SockFilter{Code: jge, K: foreignBit, Jf: 1}, refuse(unix.ENOSYS))
+	}
+	for _, r := range rs {
+		errno := r.errno
+		if errno == 0 {
+			errno = unix.EPERM
+		}
+		body := []unix.SockFilter{refuse(errno)}
+		if r.on != always {
+			body = []unix.SockFilter{{Code: load, K: uint32(offArgs + 8*r.arg)}} // the low half: all machines here are little endian
+			for i, v := range r.vals {
+				left := uint8(len(r.vals) - 1 - i)
+				switch r.on {
+				case anyBit:
+					body = append(body, unix.SockFilter{Code: jset, K: v, Jt: left, Jf: 0})
+				default:
+					body = append(body, unix.SockFilter{Code: jeq, K: v, Jt: left, Jf: 0})
+				}
+			}
+			body = testEnd(body, r, refuse(errno), allow)
+		}
+		p = append(p, unix.SockFilter{Code: jeq, K: uint32(r.nr), Jf: uint8(len(body))})
+		p = append(p, body...)
+	}
+	return append(p, allow)
+}
+
+// testEnd closes an argument test: its last comparison decides between the two ends, the others jump to the first of them.
+func testEnd(body []unix.SockFilter, r rule, refuse, allow unix.SockFilter) []unix.SockFilter {
+	last := &body[len(body)-1]
+	last.Jt, last.Jf = 0, 1
+	if r.on == unless {
+		return append(body, allow, refuse)
+	}
+	return append(body, refuse, allow)
+}
+
+// loadFilter puts the filter on this thread alone.
+func loadFilter() error {
+	p := assemble(append(rules(), archRules()...))
+	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
+	if _, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); e != 0 {
+		return fmt.Errorf("seccomp: %w", e)
+	}
+	return nil
+}

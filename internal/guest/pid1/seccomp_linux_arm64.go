@@ -1,0 +1,10 @@
+package pid1
+
+import "golang.org/x/sys/unix"
+
+const (
+	auditArch  = unix.AUDIT_ARCH_AARCH64
+	foreignBit = 0
+)
+
+func archRules() []rule { return nil }

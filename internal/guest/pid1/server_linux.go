@@ -1,0 +1,177 @@
+package pid1
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"agentenv.internal/agentenv/internal/guest"
+)
+
+// server answers the wire: one connection, one operation.
+type server struct {
+	listener net.Listener
+	spawner  *spawner
+	lease    *lease
+	memory   *memory
+	env      []string
+	pids     uint64
+	null     *os.File
+	lock     *os.File // held open: closing it would free the box's lock
+}
+
+func (s *server) openNull() (err error) {
+	s.null, err = os.OpenFile("/dev/null", os.O_RDWR, 0)
+	return err
+}
+
+// accept serves for ever. Clients that come too fast wait in the listener.
+func (s *server) accept() {
+	for {
+		conn, err := s.listener.Accept()
+		if err != nil {
+			time.Sleep(10 * time.Millisecond) // out of descriptors: some connection will end
+			continue
+		}
+		go s.serve(guest.NewConn(conn.(*net.UnixConn)))
+	}
+}
+
+func (s *server) serve(c *guest.Conn) {
+	defer c.Close()
+	var r guest.Request
+	if err := c.RecvJSON(guest.FrameRequest, &r); err != nil {
+		return
+	}
+	files := c.TakeFiles()
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	var reply guest.Reply
+	var out []*os.File
+	var err error
+	switch r.Op {
+	case guest.OpPing:
+	case guest.OpExec:
+		reply.Exit, err = s.exec(c, &r, &files)
+	case guest.OpDial:
+		out, err = dial(c, &r)
+	case guest.OpListen:
+		out, err = listen(&r)
+	case guest.OpRead:
+		err = sendFile(c, r.Path, r.Max)
+	case guest.OpStat:
+		var info os.FileInfo
+		if info, err = os.Stat(r.Path); err == nil {
+			reply.Stat = guest.StatOf(r.Path, info)
+		}
+	case guest.OpTree:
+		err = sendTree(guest.DataWriter{Conn: c}, r.Path)
+	case guest.OpExtract:
+		err = receiveTree(c, r.Path)
+	case guest.OpRenew:
+		err = s.lease.renew(r.Lease)
+	case guest.OpDie:
+		os.Exit(0)
+	default:
+		err = fmt.Errorf("operation %q: %w", r.Op, errors.ErrUnsupported)
+	}
+	reply.Fault = guest.FaultOf(err)
+	_ = c.SendJSON(guest.FrameReply, &reply, out...) // a client that has gone needs no answer
+	for _, f := range out {
+		f.Close()
+	}
+}
+
+// hangup tells of the end of the client's half. It reads whatever the client still sends.
+func hangup(c *guest.Conn) <-chan struct{} {
+	gone := make(chan struct{})
+	go func() {
+		defer close(gone)
+		for {
+			if _, _, err := c.Recv(); err != nil {
+				return
+			}
+		}
+	}()
+	return gone
+}
+
+// dialLimit ends a dial that nobody answers.
+const dialLimit = 30 * time.Second
+
+// dial connects in the box's net namespace and view of files. A client that hangs up leaves the attempt to its limit.
+func dial(c *guest.Conn, r *guest.Request) ([]*os.File, error) {
+	type outcome struct {
+		files []*os.File
+		err   error
+	}
+	result := make(chan outcome, 1)
+	go func() {
+		conn, err := net.DialTimeout(r.Network, r.Addr, dialLimit)
+		if err != nil {
+			result <- outcome{nil, err}
+			return
+		}
+		defer conn.Close()
+		files, err := fileOf(conn)
+		result <- outcome{files, err}
+	}()
+	select {
+	case o := <-result:
+		return o.files, o.err
+	case <-hangup(c):
+		go func() {
+			for _, f := range (<-result).files {
+				f.Close()
+			}
+		}()
+		return nil, errors.New("stopped by its caller")
+	}
+}
+
+func listen(r *guest.Request) ([]*os.File, error) {
+	l, err := net.Listen(r.Network, r.Addr)
+	if err != nil {
+		return nil, err
+	}
+	if ul, ok := l.(*net.UnixListener); ok {
+		ul.SetUnlinkOnClose(false) // it lives on outside
+	}
+	defer l.Close()
+	return fileOf(l)
+}
+
+func fileOf(v any) ([]*os.File, error) {
+	f, err := v.(interface{ File() (*os.File, error) }).File()
+	if err != nil {
+		return nil, err
+	}
+	return []*os.File{f}, nil
+}
+
+// sendFile sends a regular file that is not larger than max.
+func sendFile(c *guest.Conn, name string, max int64) error {
+	f, err := openRegular(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	tooBig := &os.PathError{Op: "read", Path: name, Err: guest.ErrTooBig}
+	if info, err := f.Stat(); err != nil {
+		return err
+	} else if info.Size() > max {
+		return tooBig
+	}
+	// Files of /proc have no size, and others grow.
+	n, err := io.Copy(guest.DataWriter{Conn: c}, io.LimitReader(f, max+1))
+	if err == nil && n > max {
+		return tooBig
+	}
+	return err
+}

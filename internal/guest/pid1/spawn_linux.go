@@ -1,0 +1,154 @@
+package pid1
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// spawner is the thread that starts commands. It is locked to its goroutine for ever; what it gave up, its children lack too.
+type spawner struct {
+	reaper *reaper
+	work   chan func()
+}
+
+// startSpawner makes the thread, moves it into the cgroups of the box's commands, and takes its powers away.
+func startSpawner(r *reaper, groups []*os.File) (*spawner, error) {
+	s := &spawner{reaper: r, work: make(chan func())}
+	ready := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		err := joinGroups(groups)
+		if err == nil {
+			err = restrict()
+		}
+		ready <- err
+		if err != nil {
+			return
+		}
+		for f := range s.work {
+			f()
+		}
+	}()
+	return s, <-ready
+}
+
+// do runs f on the spawner thread.
+func (s *spawner) do(f func()) {
+	done := make(chan struct{})
+	s.work <- func() {
+		defer close(done)
+		f()
+	}
+	<-done
+}
+
+func joinGroups(groups []*os.File) error {
+	for _, g := range groups {
+		if g == nil {
+			return fmt.Errorf("a cgroup's descriptor is missing")
+		}
+		if _, err := g.WriteString("0"); err != nil {
+			return fmt.Errorf("join the sandbox's cgroup: %w", err)
+		}
+		g.Close()
+	}
+	return nil
+}
+
+// program is a command made ready to start.
+type program struct {
+	path  string
+	argv  []string
+	env   []string
+	dir   string
+	stdio [3]uintptr
+}
+
+// started is a running command.
+type started struct {
+	pid  int
+	mark *mark
+	end  <-chan ending
+}
+
+// start runs p in a session of its own and marks it.
+func (s *spawner) start(p *program) (st started, err error) {
+	s.do(func() {
+		if st.mark, err = newMark(); err != nil {
+			return
+		}
+		st.pid, st.end, err = s.reaper.start(func() (int, error) {
+			return syscall.ForkExec(p.path, p.argv, &syscall.ProcAttr{
+				Dir: p.dir, Env: p.env, Files: p.stdio[:], Sys: &syscall.SysProcAttr{Setsid: true},
+			})
+		})
+		if err != nil {
+			st.mark.close()
+		}
+	})
+	return st, err
+}
+
+// kept are the capabilities of commands, all of them within the box's own user namespace: what a package manager or a server needs.
+var kept = []uint{
+	unix.CAP_CHOWN, unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_FSETID, unix.CAP_KILL, unix.CAP_SETGID, unix.CAP_SETUID,
+	unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_SETFCAP, unix.CAP_AUDIT_WRITE,
+}
+
+// restrict takes from this thread, for good, what no command shall have: other capabilities, the gain of privileges by exec, and the
+// system calls of the filter. The thread itself keeps its effective capabilities, which end at a command's exec.
+func restrict() error {
+	for c := uint(0); ; c++ {
+		if keeps(c) {
+			continue
+		}
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
+			if err == unix.EINVAL && c > unix.CAP_AUDIT_READ {
+				break // past the kernel's last
+			}
+			return fmt.Errorf("drop capability %d: %w", c, err)
+		}
+	}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("forbid new privileges: %w", err)
+	}
+	if err := loadFilter(); err != nil {
+		return fmt.Errorf("load the system call filter: %w", err)
+	}
+	return nil
+}
+
+func keeps(c uint) bool {
+	for _, k := range kept {
+		if c == k {
+			return true
+		}
+	}
+	return false
+}
+
+// asCommand runs f on the spawner thread with the capabilities that a command has.
+func (s *spawner) asCommand(f func()) (err error) {
+	s.do(func() {
+		head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var full [2]unix.CapUserData
+		if err = unix.Capget(&head, &full[0]); err != nil {
+			return
+		}
+		less := full
+		less[0].Effective, less[1].Effective = 0, 0
+		for _, c := range kept {
+			less[c/32].Effective |= full[c/32].Permitted & (1 << (c % 32))
+		}
+		if err = unix.Capset(&head, &less[0]); err != nil {
+			return
+		}
+		f()
+		err = unix.Capset(&head, &full[0])
+	})
+	return err
+}

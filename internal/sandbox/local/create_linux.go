@@ -1,0 +1,243 @@
+package local
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// errClosed: the provider was closed.
+var errClosed = errors.New("the sandbox provider is closed")
+
+// Create makes a box, or answers the living one of the same key.
+func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
+	if err := check(&s); err != nil {
+		return sandbox.Info{}, err
+	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return sandbox.Info{}, errClosed
+	}
+	p.making.Add(1)
+	p.mu.Unlock()
+	defer p.making.Done()
+
+	suffix := ""
+	if s.Key != "" {
+		sum := sha256.Sum256([]byte(s.Key))
+		suffix = "-" + hex.EncodeToString(sum[:6])
+		unlock, err := p.lockKey(ctx, sum[:])
+		if err != nil {
+			return sandbox.Info{}, err
+		}
+		defer unlock()
+		if info, ok := p.byKey(s.Key, suffix); ok {
+			return info, nil
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the sandbox did not start within %s", startLimit))
+	defer cancel()
+	info, err := p.make(ctx, &s, suffix)
+	if errors.Is(err, errNoIDMap) { // known from now on: the next attempt does without
+		info, err = p.make(ctx, &s, suffix)
+	}
+	if err != nil {
+		return sandbox.Info{}, fmt.Errorf("make a local sandbox: %w", err)
+	}
+	return info, nil
+}
+
+// check refuses what local boxes can't be, and fills in the defaults.
+func check(s *sandbox.Spec) error {
+	var errs []error
+	unsupported := func(what string) {
+		errs = append(errs, fmt.Errorf("%s: %w", what, sandbox.ErrUnsupported))
+	}
+	if s.Image != "" {
+		unsupported("the image " + s.Image)
+	}
+	if s.Network != "" && s.Network != sandbox.NetNone {
+		unsupported("the network policy " + s.Network)
+	}
+	switch s.Isolation {
+	case "":
+		s.Isolation = sandbox.LevelNamespaces
+	case sandbox.LevelNone, sandbox.LevelNamespaces:
+	default:
+		unsupported("the isolation " + s.Isolation)
+	}
+	if s.CPU < 0 || s.MemoryMB < 0 || s.DiskMB < 0 || s.Pids < 0 || s.Lease < 0 {
+		errs = append(errs, errors.New("a sandbox's limits can't be negative"))
+	}
+	if s.Lease == 0 {
+		s.Lease = sandbox.DefaultLease
+	}
+	if s.Pids == 0 {
+		s.Pids = DefaultPids
+	}
+	if s.DiskMB == 0 {
+		s.DiskMB = DefaultDiskMB
+	}
+	for _, kv := range s.Env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
+			errs = append(errs, fmt.Errorf("the environment entry %q is not NAME=value", kv))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// lockKey takes the one lock that all processes share for a key: a byte of a file, so that keys leave nothing behind.
+func (p *Provider) lockKey(ctx context.Context, sum []byte) (func(), error) {
+	if err := os.MkdirAll(p.opts.StateRoot, 0o700); err != nil {
+		return nil, err
+	}
+	f, err := os.OpenFile(filepath.Join(p.opts.StateRoot, "boxes.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	var at int64
+	for _, b := range sum[:7] {
+		at = at<<8 | int64(b)
+	}
+	wait := time.Millisecond
+	for {
+		l := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1}
+		err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &l)
+		if err == nil {
+			return func() { f.Close() }, nil
+		}
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.EINTR) {
+			f.Close()
+			return nil, fmt.Errorf("lock the sandbox's key: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			f.Close()
+			return nil, ctx.Err()
+		case <-time.After(wait):
+			wait = min(2*wait, 20*time.Millisecond)
+		}
+	}
+}
+
+// byKey finds the living box of a key. Its caller holds the key's lock.
+func (p *Provider) byKey(key, suffix string) (sandbox.Info, bool) {
+	names, err := readNames(p.boxes)
+	if err != nil {
+		return sandbox.Info{}, false
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, suffix) {
+			continue
+		}
+		f, err := openFolder(p.boxes, name)
+		if err != nil {
+			continue
+		}
+		r := f.read()
+		f.close()
+		if r.Key == key && r.State == sandbox.StateRunning {
+			return r.Info, true
+		}
+	}
+	return sandbox.Info{}, false
+}
+
+// make makes one box. On failure nothing of it is left.
+func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ sandbox.Info, err error) {
+	f, err := p.newFolder(suffix)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	defer f.close() // lets go of the folder too
+	m := &making{p: p, s: s, f: f}
+	defer func() {
+		m.rides.close()
+		if err != nil {
+			err = errors.Join(err, m.undo(context.WithoutCancel(ctx)))
+		}
+	}()
+	if err := m.prepare(ctx); err != nil {
+		return sandbox.Info{}, err
+	}
+	booted, err := m.start(ctx)
+	if err != nil {
+		return sandbox.Info{}, err
+	}
+	r := m.record(booted)
+	if err := refuseBelow(s.Isolation, r.Isolation); err != nil {
+		return sandbox.Info{}, err
+	}
+	if err := f.write(&r); err != nil {
+		return sandbox.Info{}, err
+	}
+	if err := m.child.birth.Send(guest.FrameEnd, nil); err != nil {
+		return sandbox.Info{}, fmt.Errorf("let the sandbox live: %w", err)
+	}
+	return r.Info, p.keep(f.id, m.child, s.Tied)
+}
+
+// newFolder makes a folder that nobody else has. A sweep may take one away between its making and its taking.
+func (p *Provider) newFolder(suffix string) (*folder, error) {
+	for range 10 {
+		f, err := makeFolder(p.boxes, "b"+strings.ToLower(rand.Text()[:9])+suffix)
+		if errors.Is(err, os.ErrExist) || errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("make the sandbox's folder: %w", err)
+		}
+		if f.here() {
+			return f, nil
+		}
+		f.close()
+	}
+	return nil, errors.New("make the sandbox's folder: it is taken away each time")
+}
+
+// keep remembers a child until it ends or the provider closes.
+func (p *Provider) keep(id string, c *child, tied bool) error {
+	if !tied {
+		c.birth.CloseWrite()
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.children[id] = c
+	c.tied = tied
+	go func() {
+		c.reap()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.children[id] == c {
+			delete(p.children, id)
+		}
+	}()
+	return nil
+}
+
+// refuseBelow refuses a box that withstood less than was asked.
+func refuseBelow(asked string, got sandbox.Isolation) error {
+	if asked == sandbox.LevelNone || got.Level != sandbox.LevelNone {
+		return nil
+	}
+	var failed []string
+	for _, probe := range got.Probes {
+		if !probe.OK {
+			failed = append(failed, probe.Name+": "+probe.Detail)
+		}
+	}
+	return fmt.Errorf("the sandbox is less isolated than asked (%s): %s: %w", asked, strings.Join(failed, "; "), sandbox.ErrUnsupported)
+}

@@ -1,0 +1,248 @@
+package local
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// What of the host's /etc is not copied: it is made for each box, or it tells of the machine alone.
+var etcSkipped = []string{"hostname", "hosts", "resolv.conf", "machine-id", "mtab"}
+
+// etcKey stands for the state of the host's /etc: its folders' times, which every creation, removal and replacement changes, and the
+// times of the files at its top.
+func etcKey(dir string) (string, error) {
+	h := sha256.New()
+	err := hashDirs(h, dir, true)
+	return hex.EncodeToString(h.Sum(nil)[:12]), err
+}
+
+func hashDirs(h hash.Hash, dir string, top bool) error {
+	f, err := os.Open(dir)
+	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := hashTime(h, dir); err != nil {
+		return err
+	}
+	entries, err := f.ReadDir(-1)
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(entries, func(a, b fs.DirEntry) int {
+		if a.Name() < b.Name() {
+			return -1
+		}
+		return 1
+	})
+	for _, e := range entries {
+		full := filepath.Join(dir, e.Name())
+		switch {
+		case e.IsDir():
+			if err := hashDirs(h, full, false); err != nil {
+				return err
+			}
+		case top && e.Type().IsRegular():
+			if err := hashTime(h, full); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func hashTime(h hash.Hash, name string) error {
+	var st unix.Stat_t
+	if err := unix.Lstat(name, &st); err != nil {
+		if errors.Is(err, unix.ENOENT) {
+			return nil
+		}
+		return err
+	}
+	io.WriteString(h, name)
+	var b [28]byte
+	binary.LittleEndian.PutUint64(b[:], uint64(st.Mtim.Nano()))
+	binary.LittleEndian.PutUint64(b[8:], uint64(st.Size))
+	binary.LittleEndian.PutUint64(b[16:], st.Ino)
+	binary.LittleEndian.PutUint32(b[24:], st.Mode)
+	h.Write(b[:])
+	return nil
+}
+
+// copyEtc copies what everybody may read. Modes stay, owners become the box's root.
+func copyEtc(from, to string) error {
+	return copyDir(from, to, true)
+}
+
+func copyDir(from, to string, top bool) error {
+	entries, err := os.ReadDir(from)
+	if errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if top && slices.Contains(etcSkipped, e.Name()) {
+			continue
+		}
+		if err := copyEntry(filepath.Join(from, e.Name()), filepath.Join(to, e.Name())); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func copyEntry(from, to string) error {
+	info, err := os.Lstat(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // gone meanwhile
+	}
+	if err != nil {
+		return err
+	}
+	mode := info.Mode()
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		target, err := os.Readlink(from)
+		if err != nil {
+			return err
+		}
+		return os.Symlink(target, to)
+	case mode.IsDir():
+		if mode.Perm()&0o005 != 0o005 {
+			return nil
+		}
+		if err := os.Mkdir(to, 0o700); err != nil {
+			return err
+		}
+		if err := copyDir(from, to, false); err != nil {
+			return err
+		}
+		return os.Chmod(to, mode.Perm()&^0o022)
+	case mode.IsRegular() && mode.Perm()&0o004 != 0:
+		return copyFile(from, to, mode.Perm()&^0o022)
+	}
+	return nil
+}
+
+func copyFile(from, to string, mode fs.FileMode) error {
+	r, err := os.Open(from)
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	if closed := w.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return err
+	}
+	return os.Chmod(to, mode)
+}
+
+// writable are the folders that programs write to. Where ids aren't mapped they belong to nobody in the box; a copy of the bare folders,
+// laid over them, belongs to the box's root, who may then create, remove and replace what is in them.
+func writableDirs() []string {
+	dirs := []string{"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/include", "/usr/share", "/usr/src", "/usr/games"}
+	for _, pattern := range []string{"/usr/lib/*-linux-gnu*", "/usr/lib/python3*", "/usr/lib/python3*/dist-packages", "/usr/lib/python3*/site-packages", "/usr/lib/node_modules", "/usr/share/man", "/usr/share/man/man*", "/usr/share/doc", "/usr/share/applications"} {
+		found, err := filepath.Glob(pattern)
+		if err == nil {
+			dirs = append(dirs, found...)
+		}
+	}
+	return dirs
+}
+
+// writableTrees are copied with all the folders below them.
+var writableTrees = []string{"/usr/local"}
+
+// maxSkeleton bounds the copy of a very large /usr/local.
+const maxSkeleton = 20000
+
+func skeletonKey() (string, error) {
+	h := sha256.New()
+	for _, dir := range append(writableDirs(), "/usr", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/share") {
+		if err := hashTime(h, dir); err != nil {
+			return "", err
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil)[:12]), nil
+}
+
+// copySkeleton makes the folders, empty, below to.
+func copySkeleton(to string) error {
+	n := 0
+	add := func(dir string) error {
+		info, err := os.Lstat(dir)
+		if err != nil || !info.IsDir() {
+			return nil
+		}
+		rel, err := filepath.Rel("/usr", dir)
+		if err != nil {
+			return err
+		}
+		n++
+		at := filepath.Join(to, rel)
+		if err := os.MkdirAll(at, 0o755); err != nil {
+			return err
+		}
+		return os.Chmod(at, 0o755)
+	}
+	for _, dir := range writableDirs() {
+		if err := add(dir); err != nil {
+			return err
+		}
+	}
+	for _, tree := range writableTrees {
+		err := filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return nil // what can't be read can't be written either
+			case !d.IsDir():
+				return nil
+			case n >= maxSkeleton:
+				return fs.SkipAll
+			}
+			return add(name)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// give makes uid the owner of all that is below dir.
+func give(dir string, uid int) error {
+	return filepath.WalkDir(dir, func(name string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return os.Lchown(name, uid, uid)
+	})
+}
+
+func owner(uid int) string { return "-" + strconv.Itoa(uid) }

@@ -1,0 +1,219 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// Connect opens a connection to a living box, whoever made it.
+func (p *Provider) Connect(ctx context.Context, id string) (guest.Box, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	f, err := openFolder(p.boxes, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+	}
+	if pid, err := f.holder(); err != nil || pid == 0 {
+		f.close()
+		if err != nil {
+			return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+		}
+		return nil, fmt.Errorf("%s has ended: %w", id, sandbox.ErrNotFound)
+	}
+	var d net.Dialer
+	dial := func(ctx context.Context) (*net.UnixConn, error) {
+		c, err := d.DialContext(ctx, "unix", f.short(sockFile))
+		if err != nil {
+			return nil, err
+		}
+		return c.(*net.UnixConn), nil
+	}
+	return guest.NewClient(id, dial, func() error { f.close(); return nil }), nil
+}
+
+// List tells of every box of this state root, newest first.
+func (p *Provider) List(ctx context.Context) ([]sandbox.Info, error) {
+	names, err := readNames(p.boxes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the sandboxes: %w", err)
+	}
+	var infos []sandbox.Info
+	for _, name := range names {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		f, err := openFolder(p.boxes, name)
+		if err != nil {
+			continue // no box's folder, or gone meanwhile
+		}
+		infos = append(infos, f.read().Info)
+		f.close()
+	}
+	slices.SortFunc(infos, func(a, b sandbox.Info) int { return b.Created.Compare(a.Created) })
+	return infos, nil
+}
+
+// destroyLimit bounds a Destroy whose caller set no limit.
+const destroyLimit = 30 * time.Second
+
+// Destroy kills a box, waits for its end and removes what it left.
+func (p *Provider) Destroy(ctx context.Context, id string) error {
+	f, err := openFolder(p.boxes, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("destroy sandbox %s: %w", id, err)
+	}
+	defer f.close()
+	ctx, cancel := context.WithTimeout(ctx, destroyLimit)
+	defer cancel()
+	if err := p.destroy(ctx, f); err != nil {
+		return fmt.Errorf("destroy sandbox %s: %w", id, err)
+	}
+	return nil
+}
+
+// destroy kills and removes until both have worked: the box may be starting, or be destroyed by somebody else as well.
+func (p *Provider) destroy(ctx context.Context, f *folder) error {
+	for wait := time.Millisecond; f.here(); wait = min(2*wait, 50*time.Millisecond) {
+		if err := f.kill(ctx); err != nil {
+			return err
+		}
+		if unix.Flock(f.fd(), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			if pid, err := f.holder(); err == nil && pid == 0 && f.here() {
+				p.awaitReaped(ctx, f.id)
+				return f.remove()
+			}
+			unix.Flock(f.fd(), unix.LOCK_UN)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+	return nil
+}
+
+// awaitReaped waits until this process has taken its own dead child's zombie away.
+func (p *Provider) awaitReaped(ctx context.Context, id string) {
+	p.mu.Lock()
+	c := p.children[id]
+	p.mu.Unlock()
+	if c == nil {
+		return
+	}
+	select {
+	case <-c.reaped:
+	case <-ctx.Done():
+	}
+}
+
+// Sweep removes what dead boxes left, and answers their ids.
+func (p *Provider) Sweep(ctx context.Context) ([]string, error) {
+	names, err := readNames(p.boxes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sweep the sandboxes: %w", err)
+	}
+	slices.Sort(names)
+	var swept []string
+	var errs []error
+	for _, name := range names {
+		if ctx.Err() != nil {
+			errs = append(errs, ctx.Err())
+			break
+		}
+		f, err := openFolder(p.boxes, name)
+		if err != nil {
+			continue
+		}
+		if gone, err := sweep(f); err != nil {
+			errs = append(errs, fmt.Errorf("sweep sandbox %s: %w", name, err))
+		} else if gone {
+			swept = append(swept, name)
+		}
+		f.close()
+	}
+	return swept, errors.Join(errs...)
+}
+
+// sweep removes a folder that nobody makes, removes or lives in.
+func sweep(f *folder) (bool, error) {
+	if unix.Flock(f.fd(), unix.LOCK_EX|unix.LOCK_NB) != nil || !f.here() {
+		return false, nil
+	}
+	pid, err := f.holder()
+	if err != nil || pid != 0 {
+		return false, err
+	}
+	return true, f.remove()
+}
+
+// Close ends the tied boxes of this process and lets go of the others.
+func (p *Provider) Close() error {
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		return nil
+	}
+	p.closed = true
+	p.mu.Unlock()
+	p.making.Wait()
+	p.mu.Lock()
+	tied, leased := map[string]*child{}, []*child{}
+	for id, c := range p.children {
+		if c.tied {
+			tied[id] = c
+		} else {
+			leased = append(leased, c)
+		}
+	}
+	p.mu.Unlock()
+	var errs []error
+	for id, c := range tied {
+		errs = append(errs, ignoreGone(c.proc.signal(unix.SIGKILL)))
+		<-c.reaped
+		if f, err := openFolder(p.boxes, id); err == nil {
+			_, err := sweep(f)
+			f.close()
+			errs = append(errs, err)
+		}
+	}
+	for _, c := range leased {
+		c.letGo()
+	}
+	p.forker.stop()
+	p.program.close()
+	return errors.Join(errs...)
+}
+
+// controlGroups is where boxes get their control groups, looked for once.
+func (h *host) controlGroups() *cgroups {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.groups == nil {
+		h.groups = findCgroups()
+	}
+	return h.groups
+}

@@ -1,0 +1,95 @@
+// Package local makes sandboxes out of the host itself: Linux namespaces over overlays of the host's system folders.
+//
+// A box has its own mount, user, pid, ipc, uts, net and cgroup namespaces and a root of its own; its PID 1 is the guest program
+// (package guest/pid1). A tied box is a child of the process that made it and dies with it; a leased one lives until its lease ends.
+// What a box leaves on the host is one folder below the state root, and cgroups as root. A box lives exactly as long as its PID 1 holds
+// the POSIX lock on the folder's lock file: the kernel tells who holds it, so no pid is ever taken from a file.
+//
+// The package makes no network beyond loopback and no roots from images.
+package local
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// Name is the provider's name in Info.
+const Name = "local"
+
+// Options is where and how a Provider makes its boxes.
+type Options struct {
+	// StateRoot is the folder below which boxes and cached trees are kept; it is made when the first box is.
+	StateRoot string
+	// Tools and Expose are paths of the host that boxes see read-only at the same place: tool chains outside the system's folders, and
+	// what is masked otherwise.
+	Tools  []string
+	Expose []string
+}
+
+// Defaults of a Spec's limits.
+const (
+	DefaultPids   = 4096
+	DefaultDiskMB = 2048
+)
+
+// startLimit ends a start that hangs.
+const startLimit = 20 * time.Second
+
+// Provider makes local boxes.
+type Provider struct {
+	opts    Options
+	boxes   string // folder of the boxes
+	trees   *trees
+	forker  *forker
+	program *program
+	host    *host
+
+	mu       sync.Mutex
+	closed   bool
+	children map[string]*child // boxes that this process started, by id
+	making   sync.WaitGroup
+}
+
+var _ sandbox.Provider = (*Provider)(nil)
+
+// New makes a provider. It touches nothing until a box is asked for. Close ends the tied boxes.
+func New(o Options) (*Provider, error) {
+	var errs []error
+	if !filepath.IsAbs(o.StateRoot) {
+		errs = append(errs, fmt.Errorf("the state root %q is not an absolute path", o.StateRoot))
+	}
+	for _, name := range append(append([]string{}, o.Tools...), o.Expose...) {
+		if err := checkShown(name, o.StateRoot); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	return &Provider{
+		opts: o, boxes: filepath.Join(o.StateRoot, "boxes"), trees: newTrees(filepath.Join(o.StateRoot, "trees")),
+		forker: newForker(), program: &program{}, host: newHost(), children: map[string]*child{},
+	}, nil
+}
+
+// checkShown refuses paths that would show a box the machinery itself.
+func checkShown(name, stateRoot string) error {
+	switch {
+	case !filepath.IsAbs(name) || filepath.Clean(name) != name:
+		return fmt.Errorf("sandbox path %q is not an absolute, clean path", name)
+	case within(stateRoot, name) || within(name, stateRoot):
+		return fmt.Errorf("sandbox path %s would show the state root %s; name a narrower folder", name, stateRoot)
+	}
+	return nil
+}
+
+// within tells whether name is dir or below it.
+func within(name, dir string) bool {
+	rel, err := filepath.Rel(dir, name)
+	return err == nil && rel != ".." && !(len(rel) > 2 && rel[:3] == "../")
+}

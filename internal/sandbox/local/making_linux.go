@@ -1,0 +1,311 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// making is one box on its way.
+type making struct {
+	p       *Provider
+	s       *sandbox.Spec
+	f       *folder
+	base    int
+	layout  *layout
+	group   *group
+	rides   rides
+	child   *child
+	marker  string // a file of the host that must not appear
+	created time.Time
+	disk    int64
+	notes   []string
+}
+
+// rides are the descriptors that go with the boot message, in its order.
+type rides struct{ files []*os.File }
+
+func (r *rides) add(f ...*os.File) { r.files = append(r.files, f...) }
+
+func (r *rides) close() {
+	for _, f := range r.files {
+		f.Close()
+	}
+	r.files = nil
+}
+
+// prepare makes all that the child needs and writes the box's first record.
+func (m *making) prepare(ctx context.Context) error {
+	m.created = time.Now().UTC().Round(time.Millisecond)
+	m.base = m.p.host.ids()
+	r := record{Info: m.info()}
+	r.State = sandbox.StateStarting
+	etc, extra, err := m.p.hostTrees(ctx)
+	if err != nil {
+		return err
+	}
+	if m.layout, err = m.p.host.layout(etc, extra, &m.p.opts); err != nil {
+		return err
+	}
+	l := limits{memory: m.s.MemoryMB << 20, cpu: m.s.CPU, pids: m.s.Pids}
+	if m.group, err = m.p.host.controlGroups().make(m.f.id, l); err != nil {
+		return err
+	}
+	r.Cgroups = m.group.dirs
+	if err := m.f.write(&r); err != nil {
+		return err
+	}
+	listener, err := m.f.listen()
+	if err != nil {
+		return err
+	}
+	m.rides.add(listener)
+	for _, name := range []string{lockFile, leaseFile} {
+		f, err := m.f.create(name, unix.O_RDWR)
+		if err != nil {
+			return err
+		}
+		m.rides.add(f)
+	}
+	return nil
+}
+
+// start forks the child, boots it and checks from outside what it can't.
+func (m *making) start(ctx context.Context) (*guest.Booted, error) {
+	log, err := m.f.create(logFile, unix.O_WRONLY|unix.O_APPEND)
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	if m.child, err = m.p.fork(m.base, m.s.Tied, log); err != nil {
+		return nil, err
+	}
+	if err := m.group.admit(m.child.pid); err != nil {
+		return nil, err
+	}
+	b, err := m.bootMessage()
+	if err != nil {
+		return nil, err
+	}
+	m.rides.add(m.group.join...)
+	if m.group.events != nil {
+		m.rides.add(m.group.events)
+	}
+	booted, err := m.child.boot(ctx, b, m.rides.files)
+	if err != nil {
+		return nil, m.lastWords(err)
+	}
+	m.notes = booted.Notes
+	if _, err := os.Lstat(m.marker); err == nil {
+		for i := range booted.Tried {
+			if booted.Tried[i].Name == "host_writes" {
+				booted.Tried[i] = guest.Tried{Name: "host_writes", Detail: "a file written in the sandbox appeared on the host"}
+			}
+		}
+	}
+	return booted, nil
+}
+
+// bootMessage says what the box is to be. The mounts that go with it join the rides.
+func (m *making) bootMessage() (*guest.Boot, error) {
+	userns := -1
+	if m.p.host.wide {
+		fd, err := unix.Open("/proc/"+strconv.Itoa(m.child.pid)+"/ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return nil, fmt.Errorf("open the sandbox's user namespace: %w", err)
+		}
+		defer unix.Close(fd)
+		userns = fd
+	}
+	host := hostName(m.s.Name, m.f.id)
+	m.marker = "/usr/.sandbox-" + m.f.id
+	m.disk = diskBytes(m.s.DiskMB)
+	b := &guest.Boot{
+		Hostname: host, Tied: m.s.Tied, Lease: m.s.Lease,
+		Env:  append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.s.Env...),
+		Disk: m.disk, Inodes: m.disk / 4096,
+		Cgroups: len(m.group.join), MemoryEvents: m.group.events != nil,
+		Contents: map[string]string{
+			"/etc/hostname":    host + "\n",
+			"/etc/hosts":       "127.0.0.1 localhost " + host + "\n::1 localhost ip6-localhost ip6-loopback\n",
+			"/etc/resolv.conf": "# no network\n",
+		},
+		Probe: guest.Probing{Hidden: m.p.hiddenPaths(m.f), HostPID: os.Getpid(), Marker: m.marker, HostUID: m.p.host.uid},
+	}
+	if !m.group.holds["pids"] {
+		b.Pids = uint64(m.s.Pids)
+	}
+	if m.s.MemoryMB > 0 && !m.group.holds["memory"] {
+		b.Memory = m.s.MemoryMB << 20
+	}
+	mounts, err := m.p.host.compose(b, m.layout, userns)
+	if err != nil {
+		return nil, err
+	}
+	m.rides.add(mounts.files...)
+	return b, nil
+}
+
+// systemPath is the PATH of commands.
+const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// hostName is a box's name as its machine's: what names may hold, at most 63 bytes.
+func hostName(name, id string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, name)
+	clean = strings.Trim(clean[:min(len(clean), 63)], "-")
+	if clean == "" {
+		return id[:min(len(id), 63)]
+	}
+	return clean
+}
+
+// diskBytes is the size of a box's disk, which is memory: never more than half of the machine's.
+func diskBytes(mb int64) int64 {
+	var si unix.Sysinfo_t
+	if err := unix.Sysinfo(&si); err != nil {
+		return mb << 20
+	}
+	half := int64(si.Totalram) * int64(si.Unit) / 2
+	if mb > math.MaxInt64>>20 {
+		return half
+	}
+	return min(mb<<20, half)
+}
+
+// lastWords adds what the child wrote before it ended.
+func (m *making) lastWords(err error) error {
+	b, readErr := m.f.readFile(logFile)
+	words := strings.TrimSpace(string(b))
+	if readErr != nil || words == "" || strings.Contains(words, err.Error()) {
+		return err
+	}
+	if len(words) > 2000 {
+		words = words[:2000]
+	}
+	return fmt.Errorf("%w: %s", err, words)
+}
+
+// undo takes away all that was made.
+func (m *making) undo(ctx context.Context) error {
+	var errs []error
+	if m.child != nil {
+		go m.child.reap()
+		errs = append(errs, ignoreGone(m.child.proc.signal(unix.SIGKILL)))
+		<-m.child.reaped
+	}
+	if m.group != nil {
+		m.group.close()
+		for _, dir := range m.group.dirs {
+			errs = append(errs, removeCgroup(dir))
+		}
+	}
+	errs = append(errs, os.RemoveAll(m.f.path))
+	return errors.Join(errs...)
+}
+
+func ignoreGone(err error) error {
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, os.ErrClosed) {
+		return nil
+	}
+	return err
+}
+
+func (m *making) info() sandbox.Info {
+	return sandbox.Info{
+		ID: m.f.id, Provider: Name, Name: m.s.Name, Key: m.s.Key, Run: m.s.Run, Tied: m.s.Tied,
+		Created: m.created, Expires: m.created.Add(m.s.Lease), OwnerPID: os.Getpid(), Labels: m.s.Labels,
+	}
+}
+
+func (m *making) record(b *guest.Booted) record {
+	r := record{Info: m.info(), Cgroups: m.group.dirs}
+	r.State = sandbox.StateRunning
+	if at, err := wall(b.Deadline); err == nil {
+		r.Expires = at
+	}
+	r.Isolation = sandbox.Isolation{Level: sandbox.LevelNamespaces, Limits: m.limits()}
+	for _, t := range b.Tried {
+		r.Isolation.Probes = append(r.Isolation.Probes, sandbox.Probe{Name: t.Name, OK: t.OK, Detail: t.Detail})
+		if !t.OK {
+			r.Isolation.Level = sandbox.LevelNone
+		}
+	}
+	for _, note := range b.Notes {
+		r.Isolation.Probes = append(r.Isolation.Probes, sandbox.Probe{Name: "note", OK: true, Detail: note})
+	}
+	return r
+}
+
+// limits says what enforces each limit.
+func (m *making) limits() map[string]string {
+	l := map[string]string{"memory": "none", "cpu": "none", "pids": "rlimit", "disk": "tmpfs " + strconv.FormatInt(m.disk>>20, 10) + " MB"}
+	if m.group.holds["pids"] {
+		l["pids"] = "cgroup"
+	}
+	switch {
+	case m.group.holds["memory"]:
+		l["memory"] = "cgroup"
+	case m.s.MemoryMB > 0:
+		l["memory"] = "watchdog"
+	}
+	if m.group.holds["cpu"] {
+		l["cpu"] = "cgroup"
+	}
+	return l
+}
+
+// hostTrees are the copy of /etc and, where ids aren't mapped, the bare folders that go over /usr.
+func (p *Provider) hostTrees(ctx context.Context) (etc, extra string, err error) {
+	key, err := etcKey("/etc")
+	if err != nil {
+		return "", "", fmt.Errorf("look at /etc: %w", err)
+	}
+	uid := 0
+	if p.host.wide && !p.host.idmaps() {
+		uid = idFirst
+	}
+	build := func(fill func(string) error) func(string) error {
+		return func(dir string) error {
+			if err := fill(dir); err != nil || uid == 0 {
+				return err
+			}
+			return give(dir, uid)
+		}
+	}
+	etc, err = p.trees.get(ctx, "etc", key+owner(uid), build(func(dir string) error { return copyEtc("/etc", dir) }))
+	if err != nil || p.host.idmaps() {
+		return etc, "", err
+	}
+	if key, err = skeletonKey(); err != nil {
+		return "", "", fmt.Errorf("look at /usr: %w", err)
+	}
+	extra, err = p.trees.get(ctx, "usr", key+owner(uid), build(copySkeleton))
+	return etc, extra, err
+}
+
+func readNames(dir string) ([]string, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	return d.Readdirnames(-1)
+}
