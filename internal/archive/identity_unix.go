@@ -1,0 +1,19 @@
+//go:build unix
+
+package archive
+
+import (
+	"io/fs"
+	"syscall"
+)
+
+const nonblock = syscall.O_NONBLOCK
+
+// several is a file's identity; ok only when it has more than one name.
+func several(fi fs.FileInfo) (identity, bool) {
+	st, ok := fi.Sys().(*syscall.Stat_t)
+	if !ok || st.Nlink < 2 {
+		return identity{}, false
+	}
+	return identity{uint64(st.Dev), uint64(st.Ino)}, true
+}
