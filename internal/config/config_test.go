@@ -121,7 +121,7 @@ func TestNoFileIsFine(t *testing.T) {
 		t.Fatal(l, c.Path())
 	}
 	d, err := c.DocumentStore(t.Context(), nil)
-	if err != nil || d.Impl != Local || d.Config.Get("path").Text() != filepath.Join(w.home, ".local/state/agentenv/document_store/documents.db") {
+	if err != nil || d.Impl != Local || d.Config.Get("path").Text() != filepath.Join(w.home, ".local/state/agentenv/store") {
 		t.Error(d, err)
 	}
 	s, err := c.Sandbox(t.Context(), nil)

@@ -175,13 +175,13 @@ func hideType(t *doc.Type) {
 
 func localDocument(state string) *doc.Schema {
 	return &doc.Schema{Fields: []doc.Field{
-		of("path", given(str("the database file"), filepath.Join(state, "document_store", "documents.db"))),
+		of("path", given(str("the folder of documents, runs and small objects"), filepath.Join(state, "store"))),
 	}}
 }
 
 func localObject(state string) *doc.Schema {
 	return &doc.Schema{Fields: []doc.Field{
-		of("root", given(str("the folder of large objects"), filepath.Join(state, "object_store"))),
+		of("root", given(str("the folder of large objects; it is that of the documents, since one transaction names both"), filepath.Join(state, "store"))),
 		of("grants", given(choice(str("hand out transfer links"), "auto", "off"), "auto")),
 		of("grant_bind_host", str("the address that transfer links listen on")),
 		of("grant_advertise_host", str("the host that transfer links name")),

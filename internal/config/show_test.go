@@ -164,7 +164,7 @@ func TestExplain(t *testing.T) {
 		"model.base_url": `{"format_version":1,"path":"model.base_url","about":"its address","value":"http://***@env","layers":[` +
 			`{"kind":"env","where":"LITELLM_BASE_URL","value":"http://***@env"},{"kind":"file","where":"` + path + `:2","value":"http://file"}]}`,
 		"object.config.root": `{"format_version":1,"path":"stores.object.config.root","value":"/o","layers":[` +
-			`{"kind":"file","where":"` + path + `:4","value":"/o"},{"kind":"default","value":"` + c.StateRoot() + `/object_store"}]}`,
+			`{"kind":"file","where":"` + path + `:4","value":"/o"},{"kind":"default","value":"` + c.StateRoot() + `/store"}]}`,
 		"stores.object.config.grants": `{"format_version":1,"path":"stores.object.config.grants","value":"auto","layers":[{"kind":"default","value":"auto"}]}`,
 		"explorer.port":               `{"format_version":1,"path":"explorer.port","about":"the port on 127.0.0.1","value":8234,"layers":[{"kind":"default","value":8234}]}`,
 		"model.api_key":               `{"format_version":1,"path":"model.api_key","about":"its key","value":null,"layers":[]}`,
