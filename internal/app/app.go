@@ -10,6 +10,12 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+
+	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/config"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/store/secrets"
+	"agentenv.internal/agentenv/internal/store/sqlite"
 )
 
 // Options are what the outside hands in.
@@ -21,7 +27,13 @@ type Options struct {
 
 // App is the program of one process. Its methods may be called from several goroutines.
 type App struct {
-	opt Options
+	opt    Options
+	config func() (*config.Config, diag.List)
+
+	secretStore part[*secrets.Secrets]
+	store       part[*sqlite.Store]
+	world       part[sandboxes]
+	engine      part[*bundlerun.Engine]
 
 	mu      sync.Mutex
 	closers []func(context.Context) error
@@ -29,7 +41,30 @@ type App struct {
 
 // New makes an App. The caller closes it.
 func New(o Options) *App {
-	return &App{opt: o}
+	a := &App{opt: o}
+	a.config = sync.OnceValues(func() (*config.Config, diag.List) {
+		return config.Load(config.Options{Dir: o.Dir, Env: o.Env})
+	})
+	return a
+}
+
+// Config is the configuration, whatever is wrong with it: settings that can't be read are the defaults.
+func (a *App) Config() *config.Config {
+	c, _ := a.config()
+	return c
+}
+
+// ConfigProblems is what is wrong with the configuration. A command that acts on it refuses when the list has errors.
+func (a *App) ConfigProblems() diag.List {
+	_, l := a.config()
+	return l
+}
+
+// onClose adds what Close has to do.
+func (a *App) onClose(f func(context.Context) error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.closers = append(a.closers, f)
 }
 
 // Close closes what was opened, last first.

@@ -37,6 +37,9 @@ var groups = [...]struct {
 // String is the folder's name.
 func (g Group) String() string { return groups[g].folder }
 
+// One is what one entry of the folder is called.
+func (g Group) One() string { return groups[g].one }
+
 // Kind is the collection that the folder's entries are stored in.
 func (g Group) Kind() ref.Kind { return groups[g].store }
 

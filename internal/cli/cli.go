@@ -7,6 +7,8 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
@@ -42,6 +44,12 @@ func execute(ctx context.Context, p *verb.Program, args []string) (err error) {
 	defer func() {
 		err = errors.Join(err, p.Close(ctx))
 	}()
+	defer func() {
+		if fault := recover(); fault != nil {
+			err = fmt.Errorf("this is a fault of the program, not yours: %v; please report it with what --verbose tells", fault)
+			p.Streams.Detail("%s", debug.Stack())
+		}
+	}()
 	if err := root.ExecuteContext(ctx); err != nil {
 		return err
 	}
@@ -50,8 +58,8 @@ func execute(ctx context.Context, p *verb.Program, args []string) (err error) {
 
 // report prints what has not been said yet, `Error: ` before its first line alone, and answers the exit code.
 func report(s *term.Streams, err error) int {
-	if err == nil {
-		return verb.Done
+	if verb.Silent(err) {
+		return verb.Code(err)
 	}
 	if list, ok := diag.From(err); ok {
 		for _, w := range list.Of(diag.Warning) {
@@ -73,8 +81,7 @@ func report(s *term.Streams, err error) int {
 func message(err error) string {
 	var lines []string
 	for _, e := range flatten(err) {
-		var exit *verb.ExitError
-		if errors.As(e, &exit) && exit.Err == nil {
+		if verb.Silent(e) {
 			continue
 		}
 		lines = append(lines, e.Error())

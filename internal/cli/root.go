@@ -6,6 +6,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/cli/bundle"
+	"agentenv.internal/agentenv/internal/cli/config"
+	"agentenv.internal/agentenv/internal/cli/runs"
+	"agentenv.internal/agentenv/internal/cli/sandbox"
 	"agentenv.internal/agentenv/internal/cli/verb"
 )
 
@@ -62,6 +66,12 @@ sandboxes, and scores the outcome.
 
 func commands(p *verb.Program) []*cobra.Command {
 	return []*cobra.Command{
+		newRun(p),
+		bundle.New(p),
+		runs.New(p),
+		sandbox.New(p),
+		config.New(p),
+		newDoctor(p),
 		newCompletion(p),
 	}
 }

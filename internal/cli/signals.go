@@ -67,8 +67,11 @@ func (s *signals) error(err error) error {
 	if !ok {
 		return err
 	}
-	var exit *verb.ExitError
-	if err == nil || errors.Is(err, context.Canceled) || errors.As(err, &exit) && exit.Err == nil {
+	exit, isExit := errors.AsType[*verb.ExitError](err)
+	switch {
+	case isExit && exit.Final:
+		return err
+	case err == nil, errors.Is(err, context.Canceled), isExit && exit.Err == nil:
 		return verb.Exit(sig.code())
 	}
 	return &verb.ExitError{Code: sig.code(), Err: err}

@@ -4,9 +4,12 @@ import (
 	"context"
 	"log/slog"
 	"os"
+	"strings"
 	"sync"
+	"time"
 
 	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/term"
 )
 
@@ -38,6 +41,36 @@ func (p *Program) App() (*app.App, error) {
 	}
 	p.app = app.New(app.Options{Env: p.Env, Dir: dir, Log: p.logger()})
 	return p.app, nil
+}
+
+// Ready is App for a command that acts: a configuration with errors is refused, and its warnings are told.
+func (p *Program) Ready() (*app.App, error) {
+	a, err := p.App()
+	if err != nil {
+		return nil, err
+	}
+	l := a.ConfigProblems()
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	for _, w := range l.Of(diag.Warning) {
+		p.Streams.Problem("Warning: %s", w)
+	}
+	return a, nil
+}
+
+// CompletionTime is how long a completion may look for ids: a shell waits for it.
+const CompletionTime = 300 * time.Millisecond
+
+// Sweep removes what dead sandboxes left and says so. What can't be swept now is tried again by the next command.
+func (p *Program) Sweep(ctx context.Context, a *app.App) {
+	swept, err := a.SweepBoxes(ctx)
+	if err != nil {
+		p.Streams.Detail("sweep dead sandboxes: %v", err)
+	}
+	if len(swept) > 0 {
+		p.Streams.Note("Swept what was left of %s: %s", Count(len(swept), "dead sandbox"), strings.Join(swept, ", "))
+	}
 }
 
 // logger shows warnings, and everything under --verbose.

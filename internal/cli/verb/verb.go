@@ -24,8 +24,9 @@ const (
 
 // ExitError carries an exit code. A nil Err means that everything has been said.
 type ExitError struct {
-	Code int
-	Err  error
+	Code  int
+	Err   error
+	Final bool // a signal that came doesn't change the code
 }
 
 func (e *ExitError) Error() string {
@@ -40,22 +41,29 @@ func (e *ExitError) Unwrap() error { return e.Err }
 // Exit ends the command with a code and without a message.
 func Exit(code int) error { return &ExitError{Code: code} }
 
+// Final ends the command with a code although a signal came: it was how the command was meant to end.
+func Final(code int) error { return &ExitError{Code: code, Final: true} }
+
 // Usagef is a usage error: the message says what can be typed instead.
 func Usagef(format string, args ...any) error {
 	return &ExitError{Code: Usage, Err: fmt.Errorf(format, args...)}
 }
 
+// Silent tells whether an error has nothing to say: nil, or an exit code alone.
+func Silent(err error) bool {
+	e, ok := errors.AsType[*ExitError](err)
+	return err == nil || ok && e.Err == nil
+}
+
 // Code is the exit code of an error; nil is Done.
 func Code(err error) int {
-	var e *ExitError
-	switch {
-	case err == nil:
-		return Done
-	case errors.As(err, &e):
+	if e, ok := errors.AsType[*ExitError](err); ok {
 		return e.Code
-	default:
-		return Refused
 	}
+	if err == nil {
+		return Done
+	}
+	return Refused
 }
 
 // NoArgs refuses arguments.

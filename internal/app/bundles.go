@@ -1,0 +1,134 @@
+package app
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"agentenv.internal/agentenv/examples"
+	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/ref"
+)
+
+// shippedBy is the distribution that the bundles inside the program count as: their ids are the same wherever they run.
+const shippedBy = "agentenv-framework"
+
+// Installed is a bundle that is found by its name.
+type Installed struct {
+	Name    string
+	Package string // the distribution it comes with
+	Version string // of the package
+	open    func() (bundle.Source, error)
+}
+
+// Open makes a source of it. The caller closes the source.
+func (i Installed) Open() (bundle.Source, error) { return i.open() }
+
+// Installed lists the bundles that can be run by name, sorted.
+func (a *App) Installed() ([]Installed, error) {
+	all := examples.FS()
+	entries, err := fs.ReadDir(all, ".")
+	if err != nil {
+		return nil, err
+	}
+	var out []Installed
+	for _, e := range entries {
+		name := e.Name()
+		out = append(out, Installed{Name: name, Package: shippedBy, Version: FrameworkVersion, open: func() (bundle.Source, error) {
+			sub, err := fs.Sub(all, name)
+			if err != nil {
+				return bundle.Source{}, err
+			}
+			return bundle.Source{FS: sub, Name: name, Root: shippedBy + "/" + name, IDRoot: ref.InstalledRoot(shippedBy, name)}, nil
+		}})
+	}
+	return out, nil
+}
+
+// Bundle finds what a person means by text: what begins with ".", "/" or "~" is a path; otherwise an existing folder wins over an installed
+// bundle's name. The caller closes the source.
+func (a *App) Bundle(text string) (bundle.Source, error) {
+	home := a.Config().Home()
+	path := text
+	switch {
+	case text == "":
+		return bundle.Source{}, diag.List{{Code: "bundle.path", Summary: "the bundle's name is empty", Fix: "name a folder or an installed bundle"}}.Err()
+	case text == "~" || strings.HasPrefix(text, "~/"):
+		path = filepath.Join(home, text[1:])
+	case !filepath.IsAbs(text):
+		path = filepath.Join(a.opt.Dir, text)
+	}
+	isPath := strings.ContainsRune("./~", rune(text[0]))
+	if info, err := os.Stat(path); isPath || err == nil && info.IsDir() {
+		return bundle.OpenFolder(path, home)
+	}
+	installed, err := a.Installed()
+	if err != nil {
+		return bundle.Source{}, err
+	}
+	var names []string
+	for _, i := range installed {
+		if text == i.Name || text == i.Package+"/"+i.Name {
+			return i.Open()
+		}
+		names = append(names, i.Name)
+	}
+	fix := "agent-env run lists the installed ones"
+	if near := diag.Nearest(text, names); near != "" {
+		fix = fmt.Sprintf("did you mean %s?", near)
+	}
+	return bundle.Source{}, diag.List{{Code: "bundle.unknown", Summary: diag.Repr(text) + " is neither a folder nor an installed bundle", Fix: fix}}.Err()
+}
+
+// Description is an installed bundle as lists show it.
+type Description struct {
+	Name        string `json:"name"`
+	Package     string `json:"package"`
+	Version     string `json:"version"`
+	IDRoot      string `json:"id_root"`
+	Folder      string `json:"folder,omitempty"` // empty for a bundle inside the program
+	Tasks       int    `json:"tasks"`
+	Evals       int    `json:"evals"`
+	Description string `json:"description"`
+	// Problem is why it can't be read.
+	Problem string `json:"problem,omitempty"`
+}
+
+// Describe reads every installed bundle. One that can't be read is listed with its problem.
+func (a *App) Describe() ([]Description, error) {
+	installed, err := a.Installed()
+	if err != nil {
+		return nil, err
+	}
+	out := []Description{}
+	for _, i := range installed {
+		d := Description{Name: i.Name, Package: i.Package, Version: i.Version}
+		if err := a.describe(i, &d); err != nil {
+			d.Problem = err.Error()
+		}
+		out = append(out, d)
+	}
+	return out, nil
+}
+
+func (a *App) describe(i Installed, d *Description) error {
+	src, err := i.Open()
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	b, problems := bundle.Parse(src, a.bundleOptions())
+	d.IDRoot, d.Folder, d.Description = src.IDRoot, src.Dir, b.Description
+	for _, e := range b.Entries {
+		switch e.Group {
+		case bundle.Tasks:
+			d.Tasks++
+		case bundle.Evals:
+			d.Evals++
+		}
+	}
+	return problems.Err()
+}

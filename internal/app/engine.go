@@ -1,0 +1,79 @@
+package app
+
+import (
+	"context"
+
+	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/step"
+)
+
+// Engine is the walk from a bundle to its summary.
+func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
+	return a.engine.get(func() (*bundlerun.Engine, error) {
+		s, err := a.Store(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w, err := a.getWorld(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return &bundlerun.Engine{
+			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
+		}, nil
+	})
+}
+
+// bundleOptions is what reading a bundle depends on.
+func (a *App) bundleOptions() bundle.Options {
+	c := a.Config()
+	return bundle.Options{Kinds: step.Kinds(), TypeAliases: c.TypeAliases(), AllowUnknownFields: c.AllowUnknownFields()}
+}
+
+// Checked is what Check found.
+type Checked struct {
+	Root     string // as shown to people
+	Folders  []Folder
+	Problems diag.List
+}
+
+// Folder counts the entries of one of a bundle's folders.
+type Folder struct {
+	Name, One string // "tasks", "task"
+	N         int
+}
+
+// Contents are the entries by folder.
+func (c Checked) Contents() map[string]int {
+	out := map[string]int{}
+	for _, f := range c.Folders {
+		out[f.Name] = f.N
+	}
+	return out
+}
+
+// Check reads a bundle and tells everything that is wrong with it, as far as neither a store nor a sandbox is needed. It opens neither.
+func (a *App) Check(ctx context.Context, text string, allowUnknown bool) (Checked, error) {
+	src, err := a.Bundle(text)
+	if err != nil {
+		return Checked{}, err
+	}
+	defer src.Close()
+	out := Checked{Root: src.Root}
+	reader := bundlerun.Engine{Bundle: a.bundleOptions(), Log: a.opt.Log}
+	if out.Problems, err = reader.Check(ctx, src, allowUnknown); err != nil {
+		return out, err
+	}
+	b, _ := bundle.Parse(src, a.bundleOptions())
+	for _, e := range b.Entries {
+		n := len(out.Folders)
+		if n == 0 || out.Folders[n-1].Name != e.Group.String() {
+			out.Folders = append(out.Folders, Folder{Name: e.Group.String(), One: e.Group.One()})
+			n++
+		}
+		out.Folders[n-1].N++
+	}
+	return out, nil
+}

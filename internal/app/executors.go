@@ -1,0 +1,28 @@
+package app
+
+import (
+	"agentenv.internal/agentenv/internal/catalog"
+	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/step/act"
+	"agentenv.internal/agentenv/internal/step/data"
+	"agentenv.internal/agentenv/internal/step/verify"
+	"agentenv.internal/agentenv/internal/step/world"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// executors are what does the work of each step type. A type that has none here is refused before anything runs.
+func executors(s store.Store, d *deploy.Deployments) *catalog.Set[step.Executor] {
+	set := catalog.New[step.Executor]("executor")
+	for name, e := range map[string]step.Executor{
+		"aggregate_verifiers": verify.NewAggregateVerifiers(),
+		"deploy_sandbox":      world.NewDeploySandbox(d),
+		"load_artifact":       data.NewLoadArtifact(s, d),
+		"run_code":            act.NewRunCode(s, d),
+		"teardown_sandboxes":  world.NewTeardownSandboxes(d),
+		"verify_sandbox":      verify.NewVerifySandbox(d),
+	} {
+		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, e)
+	}
+	return set
+}

@@ -1,0 +1,122 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"agentenv.internal/agentenv/internal/cli"
+	"agentenv.internal/agentenv/internal/guest/pid1"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+func TestMain(m *testing.M) {
+	pid1.Dispatch()
+	testscript.Main(m, map[string]func(){"agent-env": program})
+}
+
+func program() {
+	os.Exit(cli.Main(context.Background(), os.Args[1:], term.System(os.LookupEnv), os.LookupEnv))
+}
+
+// TestScripts: each script is the specification of one behaviour of the command line. The first word of its name is the topic.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               setup,
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython},
+	})
+}
+
+// setup gives every script a home and a state root of its own.
+func setup(e *testscript.Env) error {
+	home := filepath.Join(e.WorkDir, "home")
+	e.Setenv("HOME", home)
+	e.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
+	return os.Mkdir(home, 0o755)
+}
+
+// exits is `exits N command…`: the command must end with that code.
+func exits(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exits N command…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		got = exit.ExitCode()
+	} else if err != nil {
+		ts.Fatalf("%v", err)
+	}
+	if got != want {
+		ts.Fatalf("%s ends with %d, want %d", strings.Join(args[1:], " "), got, want)
+	}
+}
+
+// jsonAt is `json FILE PATH [VALUE]`: the last line of a file (or stdout) is JSON that holds VALUE, spelled as JSON, at a dotted path;
+// without VALUE that there is something. A negated command wants nothing there.
+func jsonAt(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) < 2 || len(args) > 3 {
+		ts.Fatalf("usage: json FILE PATH [VALUE]")
+	}
+	lines := strings.Split(strings.TrimSpace(ts.ReadFile(args[0])), "\n")
+	var v any
+	ts.Check(json.Unmarshal([]byte(lines[len(lines)-1]), &v))
+	found := true
+	for name := range strings.SplitSeq(args[1], ".") {
+		switch in := v.(type) {
+		case map[string]any:
+			v, found = in[name]
+		case []any:
+			i, err := strconv.Atoi(name)
+			if found = err == nil && i < len(in); found {
+				v = in[i]
+			}
+		default:
+			found = false
+		}
+		if !found {
+			break
+		}
+	}
+	if neg {
+		if found {
+			ts.Fatalf("%s holds something at %s", args[0], args[1])
+		}
+		return
+	}
+	if !found {
+		ts.Fatalf("%s holds nothing at %s:\n%s", args[0], args[1], lines[len(lines)-1])
+	}
+	if len(args) == 3 {
+		got, err := json.Marshal(v)
+		ts.Check(err)
+		if string(got) != args[2] {
+			ts.Fatalf("%s holds %s at %s, want %s", args[0], got, args[1], args[2])
+		}
+	}
+}
+
+// needsPython skips a script where python3 is missing; where $REQUIRE is set that is a failure.
+func needsPython(ts *testscript.TestScript, _ bool, _ []string) {
+	if _, err := exec.LookPath("python3"); err == nil {
+		return
+	}
+	if os.Getenv("REQUIRE") != "" {
+		ts.Fatalf("python3 is missing")
+	}
+	ts.Check(fmt.Errorf("needs python3"))
+}

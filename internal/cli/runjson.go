@@ -1,0 +1,107 @@
+package cli
+
+import (
+	"sync"
+
+	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/ledger"
+	"agentenv.internal/agentenv/internal/run"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+// Lines of `run --json`. docs/json.md tells what they are for.
+type (
+	lineHead struct {
+		verb.Format
+		Type string `json:"type"`
+	}
+	writeLine struct {
+		lineHead
+		ledger.Line
+	}
+	problemLine struct {
+		lineHead
+		verb.Problem
+	}
+	runLine struct {
+		lineHead
+		bundlerun.RunRef
+	}
+	stepLine struct {
+		lineHead
+		Run     string       `json:"run_id"`
+		Step    string       `json:"step_id"`
+		StepTyp string       `json:"step_type"`
+		Number  int          `json:"number"`
+		Of      int          `json:"of"`
+		Attempt int          `json:"attempt"`
+		Status  string       `json:"status,omitempty"`
+		Seconds *float64     `json:"seconds,omitempty"`
+		Failure *run.Failure `json:"failure,omitempty"`
+		Again   bool         `json:"again,omitempty"`
+	}
+	endLine struct {
+		lineHead
+		bundlerun.RunResult
+	}
+	summaryLine struct {
+		lineHead
+		Exit    int  `json:"exit_code"`
+		Refused bool `json:"refused,omitempty"`
+		*bundlerun.Summary
+	}
+)
+
+func head(typ string) lineHead { return lineHead{verb.V1(), typ} }
+
+// jsonReporter prints one object per line. The streams are safe for several goroutines; a lost output is told by Streams.Failed.
+type jsonReporter struct {
+	s  *term.Streams
+	mu sync.Mutex
+}
+
+func (r *jsonReporter) line(v any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_ = r.s.JSON(v)
+}
+
+func (r *jsonReporter) Problems(l diag.List) {
+	for _, p := range verb.Problems(l) {
+		r.line(problemLine{head("problem"), p})
+	}
+}
+
+func (r *jsonReporter) Wrote(l ledger.Line) { r.line(writeLine{head("write"), l}) }
+func (r *jsonReporter) Waiting()            { r.line(head("waiting")) }
+
+func (r *jsonReporter) RunStarted(ref bundlerun.RunRef) { r.line(runLine{head("run_started"), ref}) }
+
+func (r *jsonReporter) StepStarted(ref bundlerun.RunRef, st run.StepStarted) {
+	r.line(step(head("step_started"), ref, st))
+}
+
+func (r *jsonReporter) StepEnded(ref bundlerun.RunRef, st run.StepEnded) {
+	l := step(head("step_ended"), ref, st.StepStarted)
+	l.Status, l.Seconds, l.Failure, l.Again = string(st.Status), &st.Seconds, st.Failure, st.Again
+	r.line(l)
+}
+
+func step(h lineHead, ref bundlerun.RunRef, st run.StepStarted) stepLine {
+	return stepLine{lineHead: h, Run: ref.ID, Step: st.ID, StepTyp: st.Type, Number: st.Number, Of: st.Of, Attempt: st.Attempt}
+}
+
+func (r *jsonReporter) RunEnded(res bundlerun.RunResult) { r.line(endLine{head("run_ended"), res}) }
+
+func (r *jsonReporter) refused(err error) {
+	r.Problems(problems(err))
+	r.line(summaryLine{head("summary"), verb.Refused, true, nil})
+}
+
+func (r *jsonReporter) summary(s *bundlerun.Summary, code int) {
+	r.line(summaryLine{head("summary"), code, false, s})
+}
+
+func (r *jsonReporter) close() {}

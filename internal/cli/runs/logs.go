@@ -1,0 +1,180 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+type logsOptions struct {
+	step   string
+	follow bool
+	json   *bool
+}
+
+func newLogs(p *verb.Program) *cobra.Command {
+	var o logsOptions
+	cmd := &cobra.Command{
+		Use:               "logs RUN",
+		Short:             "Print what happened in a run, step by step, with what the steps logged",
+		Example:           "  agent-env runs logs hello-03hyh3l6 --step load\n  agent-env runs logs 03hyh3l6 --follow",
+		Args:              verb.Args("RUN"),
+		ValidArgsFunction: completeIDs(p),
+		RunE:              func(cmd *cobra.Command, args []string) error { return logs(cmd.Context(), p, args[0], o) },
+	}
+	cmd.Flags().StringVar(&o.step, "step", "", "only what this `STEP` did")
+	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "wait for more until the run has ended")
+	o.json = verb.JSONFlag(cmd, "print one JSON object per event")
+	return cmd
+}
+
+// logged is a line that --json prints; the last line has type "summary".
+type logged struct {
+	verb.Format
+	Type string `json:"type"`
+	runlog.Event
+}
+
+type logsSummary struct {
+	verb.Format
+	Type   string         `json:"type"`
+	Events int            `json:"events"`
+	Run    runlog.Summary `json:"run"`
+}
+
+func logs(ctx context.Context, p *verb.Program, text string, o logsOptions) error {
+	log, err := open(ctx, p)
+	if err != nil {
+		return err
+	}
+	id, err := log.Resolve(ctx, text)
+	if err != nil {
+		return err
+	}
+	events := log.Events(ctx, id, 0)
+	if o.follow {
+		events = log.Follow(ctx, id, 0)
+	}
+	shown := 0
+	for e, err := range events {
+		if err != nil {
+			return err
+		}
+		if o.step != "" && e.Step != o.step {
+			continue
+		}
+		shown++
+		if *o.json {
+			if err := p.Streams.JSON(logged{verb.V1(), "event", e}); err != nil {
+				return err
+			}
+			continue
+		}
+		p.Streams.Printf("%s\n", eventLine(p.Streams, e))
+	}
+	sum, err := log.Get(ctx, id)
+	if err != nil {
+		return err
+	}
+	if *o.json {
+		return p.Streams.JSON(logsSummary{verb.V1(), "summary", shown, sum})
+	}
+	if shown == 0 && o.step != "" {
+		return unknownStep(ctx, log, id, o.step)
+	}
+	return nil
+}
+
+// unknownStep tells a step that has logged nothing from one that the run hasn't.
+func unknownStep(ctx context.Context, log runlog.Log, id, step string) error {
+	rec, err := runlog.Load(ctx, log, id)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, s := range rec.Steps {
+		if s.ID == step {
+			return nil
+		}
+		names = append(names, s.ID)
+	}
+	if len(names) == 0 {
+		return errors.New("the run never started a step")
+	}
+	return fmt.Errorf("the run has no step %q; its steps are %s", step, strings.Join(names, ", "))
+}
+
+// eventLine is an event in one line: when, which step, what.
+func eventLine(s *term.Streams, e runlog.Event) string {
+	head := verb.Time(s, e.At)
+	if e.Step != "" {
+		head += " " + term.Clean(e.Step)
+	}
+	return head + " " + term.Clean(what(e))
+}
+
+func what(e runlog.Event) string {
+	decode := func(into any) bool { return json.Unmarshal(e.Data, into) == nil }
+	switch e.Kind {
+	case runlog.RunStarted:
+		if d := (runlog.RunStart{}); decode(&d) {
+			return "run started: " + verb.Count(len(d.Steps), "step")
+		}
+	case runlog.RunEnded:
+		if d := (runlog.RunEnd{}); decode(&d) {
+			return joinNonEmpty("run "+string(d.Status), verb.Scores(d.Scores), fault(d.ErrorType, d.Error))
+		}
+	case runlog.StepStarted:
+		if d := (runlog.StepStart{}); decode(&d) {
+			if e.Attempt > 1 {
+				return fmt.Sprintf("started (%s), attempt %d", d.Type, e.Attempt)
+			}
+			return "started (" + d.Type + ")"
+		}
+	case runlog.StepEnded:
+		if d := (runlog.StepEnd{}); decode(&d) {
+			return joinNonEmpty(fmt.Sprintf("%s in %.1fs", d.Status, d.Seconds), fault(d.ErrorType, d.Error))
+		}
+	case runlog.StepLog, runlog.Note:
+		if d := (runlog.LogLine{}); decode(&d) {
+			return logText(d)
+		}
+	case runlog.BoxCreated, runlog.BoxRemoved:
+		if d := (runlog.Box{}); decode(&d) {
+			return joinNonEmpty(fmt.Sprintf("sandbox %s (%s %s) %s", d.Name, d.Provider, d.ID, strings.TrimPrefix(e.Kind, "box.")), d.Error)
+		}
+	}
+	return e.Kind + " " + string(e.Data) // an event of a newer program
+}
+
+func logText(d runlog.LogLine) string {
+	text := d.Message
+	if d.Level != "" && !strings.EqualFold(d.Level, "info") {
+		text = strings.ToUpper(d.Level) + " " + text
+	}
+	for _, k := range slices.Sorted(maps.Keys(d.Attrs)) {
+		text += fmt.Sprintf(" %s=%v", k, d.Attrs[k])
+	}
+	return text
+}
+
+func fault(typ, text string) string {
+	if typ == "" {
+		return text
+	}
+	return typ + ": " + text
+}
+
+func joinNonEmpty(parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), ": ")
+}

@@ -1,0 +1,150 @@
+package runs
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+func newShow(p *verb.Program) *cobra.Command {
+	var asJSON *bool
+	cmd := &cobra.Command{
+		Use:               "show RUN",
+		Short:             "Show one run: its steps, scores, sandboxes and how isolated they were",
+		Long:              "Shows one run. RUN is a run's id, or the end or beginning of one that no other run shares.",
+		Example:           "  agent-env runs show hello-03hyh3l6",
+		Args:              verb.Args("RUN"),
+		ValidArgsFunction: completeIDs(p),
+		RunE:              func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), p, args[0], *asJSON) },
+	}
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+// shown is what --json prints.
+type shown struct {
+	verb.Format
+	Run runlog.Record `json:"run"`
+}
+
+func show(ctx context.Context, p *verb.Program, text string, asJSON bool) error {
+	log, err := open(ctx, p)
+	if err != nil {
+		return err
+	}
+	id, err := log.Resolve(ctx, text)
+	if err != nil {
+		return err
+	}
+	rec, err := runlog.Load(ctx, log, id)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return p.Streams.JSON(shown{verb.V1(), rec})
+	}
+	printRecord(p.Streams, rec, time.Now())
+	return nil
+}
+
+func printRecord(s *term.Streams, r runlog.Record, now time.Time) {
+	bold := s.OutColors().Bold
+	s.Printf("%s\n", bold(r.ID))
+	line := func(name, value string) {
+		if value != "" {
+			s.Printf("  %-10s %s\n", name, term.Clean(value))
+		}
+	}
+	line("status", string(r.Status))
+	line("scores", verb.Scores(r.Scores))
+	if r.Error != "" {
+		line("error", strings.TrimPrefix(r.FailedAt+": "+r.Error, ": "))
+	}
+	line("task", r.Task+" v"+verb.Score(float64(r.TaskVersion)))
+	line("bundle", r.Bundle)
+	line("eval", r.Eval)
+	line("started", verb.Time(s, r.Started))
+	line("took", verb.Took(took(r.Summary, now)))
+	if o := r.Owner; o != nil {
+		line("runs at", o.Host+", process "+verb.Score(float64(o.PID)))
+	}
+	line("left", strings.Join(r.Left, ", "))
+	printSteps(s, r)
+	printBoxes(s, r)
+	printRows(s, r)
+}
+
+func printSteps(s *term.Streams, r runlog.Record) {
+	if len(r.Steps) == 0 {
+		return
+	}
+	s.Printf("\n")
+	t := term.NewTable("STEP", "TYPE", "STATUS", ">TOOK", "ERROR")
+	for _, st := range r.Steps {
+		took := ""
+		if !st.Started.IsZero() && !st.Ended.IsZero() {
+			took = verb.Took(st.Ended.Sub(st.Started))
+		}
+		fault := st.Error
+		if st.ErrorType != "" {
+			fault = st.ErrorType + ": " + fault
+		}
+		t.Row(st.ID, st.Type, string(st.Status), took, fault)
+	}
+	_ = t.Print(s) // Streams.Failed tells of it
+}
+
+// printBoxes shows the sandboxes with what was found in force when they were made.
+func printBoxes(s *term.Streams, r runlog.Record) {
+	for _, b := range r.Boxes {
+		var iso sandbox.Isolation
+		_ = json.Unmarshal(b.Isolation, &iso) // an entry of another version shows less
+		s.Printf("\nsandbox %s (%s %s): %s\n", term.Clean(b.Name), b.Provider, b.ID, iso.Level)
+		for _, probe := range iso.Probes {
+			verb.Probe(s, probe.Name, probe.OK, probe.Detail)
+		}
+		for _, name := range slices.Sorted(maps.Keys(iso.Limits)) {
+			s.Printf("  %-24s by %s\n", name+" limit", iso.Limits[name])
+		}
+	}
+}
+
+// printRows shows what each verifier found.
+func printRows(s *term.Streams, r runlog.Record) {
+	for _, id := range slices.Sorted(maps.Keys(r.Verified)) {
+		var v step.Verification
+		if json.Unmarshal(r.Verified[id], &v) != nil {
+			continue
+		}
+		s.Printf("\nverifier %s: %s\n", term.Clean(id), verb.Score(v.Score))
+		for _, row := range v.Results {
+			text := func(name string) string {
+				t, _ := row[name].(string)
+				return term.Clean(t)
+			}
+			score := ""
+			if f, ok := row["score"].(float64); ok {
+				score = verb.Score(f)
+			}
+			if skipped, _ := row["skipped"].(bool); skipped {
+				score = "skipped"
+			}
+			s.Printf("  %-8s %s", score, text("criterion"))
+			if j := text("justification"); j != "" {
+				s.Printf(": %s", j)
+			}
+			s.Printf("\n")
+		}
+	}
+}

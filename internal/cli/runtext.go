@@ -1,0 +1,298 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+
+	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/ledger"
+	"agentenv.internal/agentenv/internal/run"
+	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+const dryRunLine = "Dry run: nothing is written or run."
+
+// textReporter prints what scripts rely on to stdout, and what only people need to stderr. On a terminal bars replace the lines of steps.
+type textReporter struct {
+	s      *term.Streams
+	dryRun bool
+	trials bool // tasks run more than once
+
+	mu       sync.Mutex
+	progress *term.Progress // nil where lines are printed
+	bars     map[string]*term.Bar
+}
+
+func newTextReporter(ctx context.Context, p *verb.Program, o runOptions) *textReporter {
+	r := &textReporter{s: p.Streams, dryRun: o.dryRun, trials: o.k > 1, bars: map[string]*term.Bar{}}
+	if name, _ := p.Env("TERM"); r.s.OutTTY && r.s.ErrTTY && r.s.Width() > 0 && name != "dumb" && !o.dryRun {
+		r.progress = r.s.NewProgress(ctx)
+	}
+	if o.dryRun {
+		r.s.Println(dryRunLine)
+	}
+	return r
+}
+
+func (r *textReporter) close() {
+	if r.progress != nil {
+		r.progress.Close()
+	}
+}
+
+func (r *textReporter) Problems(l diag.List) {
+	for _, p := range l.Of(diag.Warning) {
+		r.s.Problem("Warning: %s", p)
+	}
+	for _, p := range l.Of(diag.Hint) {
+		r.s.Note("Hint: %s", p)
+	}
+}
+
+func (r *textReporter) Wrote(l ledger.Line) {
+	if !r.s.Quiet || r.dryRun {
+		r.s.Printf("%s\n", term.Clean(l.String()))
+	}
+}
+
+func (r *textReporter) Waiting() {
+	r.s.Note("waiting for another agent-env run to finish writing this bundle's ids")
+}
+
+func (r *textReporter) RunStarted(ref bundlerun.RunRef) {
+	if r.progress == nil {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.bars[ref.ID] = r.progress.Bar(r.label(ref), 0, term.Count)
+}
+
+func (r *textReporter) StepStarted(ref bundlerun.RunRef, st run.StepStarted) {
+	if bar := r.bar(ref); bar != nil {
+		bar.SetTotal(int64(st.Of))
+		bar.SetLabel(fmt.Sprintf("%s %s (%s)", r.label(ref), st.ID, st.Type))
+		return
+	}
+	again := ""
+	if st.Attempt > 1 {
+		again = fmt.Sprintf(", attempt %d", st.Attempt)
+	}
+	r.step(ref, st, fmt.Sprintf(" (%s)%s", st.Type, again))
+}
+
+func (r *textReporter) StepEnded(ref bundlerun.RunRef, st run.StepEnded) {
+	switch bar := r.bar(ref); {
+	case bar != nil && !st.Again:
+		bar.Add(1)
+	case bar == nil && st.Status == runlog.Succeeded:
+		r.step(ref, st.StepStarted, fmt.Sprintf(" done in %.1fs", st.Seconds))
+	}
+	if st.Failure == nil {
+		return
+	}
+	what := "failed"
+	switch {
+	case st.Again:
+		what = "failed and runs again"
+	case !st.Failure.Fatal:
+		what = "failed, which the task tolerates"
+	}
+	r.s.Note("%s step %d/%d %s %s: %s: %s", r.label(ref), st.Number, st.Of, term.Clean(st.ID), what, st.Failure.ErrorType, term.Clean(st.Failure.Error))
+}
+
+func (r *textReporter) step(ref bundlerun.RunRef, st run.StepStarted, what string) {
+	if !r.s.Quiet {
+		r.s.Printf("%s step %d/%d %s%s\n", r.label(ref), st.Number, st.Of, term.Clean(st.ID), what)
+	}
+}
+
+func (r *textReporter) bar(ref bundlerun.RunRef) *term.Bar {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.bars[ref.ID]
+}
+
+func (r *textReporter) RunEnded(res bundlerun.RunResult) {
+	if bar := r.bar(res.RunRef); bar != nil {
+		bar.Done()
+	}
+	if !r.s.Quiet {
+		r.s.Printf("%s %s in %.1fs\n", r.label(res.RunRef), r.word(res.Status), res.Seconds)
+	}
+}
+
+// label is "[tasks/hello.json]", with the trial's number where there are several.
+func (r *textReporter) label(ref bundlerun.RunRef) string {
+	if ref.Trials > 1 {
+		return fmt.Sprintf("[%s %d/%d]", term.Clean(ref.Label), ref.Trial, ref.Trials)
+	}
+	return "[" + term.Clean(ref.Label) + "]"
+}
+
+// outcome is what an outcome is called in text.
+func outcome(s runlog.Status) string {
+	switch s {
+	case runlog.Scored:
+		return "scored below 1"
+	case runlog.InfraFailed:
+		return "could not be run"
+	default:
+		return string(s)
+	}
+}
+
+func (r *textReporter) word(s runlog.Status) string {
+	c := r.s.OutColors()
+	switch s {
+	case runlog.Passed:
+		return c.Green(outcome(s))
+	case runlog.Scored, runlog.Unscored, runlog.Cancelled:
+		return c.Yellow(outcome(s))
+	default:
+		return c.Red(outcome(s))
+	}
+}
+
+func (r *textReporter) refused(error) {}
+
+func (r *textReporter) summary(s *bundlerun.Summary, _ int) {
+	r.close()
+	if s.DryRun {
+		r.drySummary(s)
+		return
+	}
+	r.s.Printf("\nTasks:\n")
+	for _, res := range s.Runs {
+		r.s.Printf("  %s\n", r.result(res))
+	}
+	if len(s.Evals) > 0 {
+		r.s.Printf("Evals:\n")
+		for _, e := range s.Evals {
+			r.s.Printf("  %s v%d: %s\n", term.Clean(e.Label), e.Version, evalText(e))
+		}
+	}
+	if r.trials {
+		r.s.Printf("Trials:\n  %s\n", statsText(s))
+	}
+	for _, label := range s.LeftOut {
+		r.s.Printf("%s isn't named by any eval, so it didn't run; run it with --task %s\n", term.Clean(label), taskName(label))
+	}
+	if len(s.Kept) > 0 {
+		r.kept(s)
+	}
+	if s.TornDown > 0 {
+		r.s.Printf("\nTore down %s.\n", verb.Count(s.TornDown, "sandbox"))
+	}
+	if len(s.StillUp) > 0 {
+		r.s.Problem("Still up:")
+		for _, u := range s.StillUp {
+			r.s.Problem("  %s of %s; remove it with agent-env sandbox rm %s", u.ID, u.Run, u.ID)
+		}
+	}
+}
+
+func (r *textReporter) drySummary(s *bundlerun.Summary) {
+	if len(s.Refs) > 0 {
+		r.s.Printf("\nStore refs:\n")
+		for _, ref := range s.Refs {
+			r.s.Printf("  %s: v%d\n", term.Clean(ref.Ref), ref.Version)
+		}
+	}
+	r.s.Printf("\nWould run:\n")
+	for _, ref := range s.WouldRun {
+		times := ""
+		if ref.Trials > 1 {
+			times = fmt.Sprintf(", %d times", ref.Trials)
+		}
+		r.s.Printf("  %s v%d%s\n", term.Clean(ref.Label), ref.Version, times)
+	}
+	if len(s.Evals) > 0 {
+		r.s.Printf("Evals:\n")
+		for _, e := range s.Evals {
+			r.s.Printf("  %s v%d: %s\n", term.Clean(e.Label), e.Version, term.Clean(strings.Join(e.Tasks, ", ")))
+		}
+	}
+	for _, label := range s.LeftOut {
+		r.s.Printf("%s isn't named by any eval, so it wouldn't run; run it with --task %s\n", term.Clean(label), taskName(label))
+	}
+	r.s.Println(dryRunLine)
+}
+
+// result is one run's line: "tasks/hello.json v1: passed (hello: 1), 0.2s, instance ID".
+func (r *textReporter) result(res bundlerun.RunResult) string {
+	head := fmt.Sprintf("%s v%d", term.Clean(res.Label), res.Version)
+	if res.Trials > 1 {
+		head += fmt.Sprintf(" %d/%d", res.Trial, res.Trials)
+	}
+	if !res.Started && len(res.Failures) == 0 {
+		return head + ": didn't start"
+	}
+	word := r.word(res.Status)
+	if scores := verb.Scores(res.Scores); scores != "" {
+		word += " (" + term.Clean(scores) + ")"
+	}
+	if len(res.Failures) > 0 {
+		f := res.Failures[0]
+		if f.Step != "" {
+			word += fmt.Sprintf(" at step '%s'", term.Clean(f.Step))
+		}
+		word += fmt.Sprintf(": %s: %s", f.ErrorType, term.Clean(f.Error))
+	}
+	return fmt.Sprintf("%s: %s, %.1fs, instance %s", head, word, res.Seconds, res.ID)
+}
+
+func evalText(e bundlerun.EvalResult) string {
+	text := fmt.Sprintf("%d of %d passed", e.Passed, e.N)
+	for _, c := range []struct {
+		n    int
+		what string
+	}{{e.Failed, "failed"}, {e.InfraFailed, "could not be run"}, {e.Cancelled, "cancelled"}} {
+		if c.n > 0 {
+			text += fmt.Sprintf(", %d %s", c.n, c.what)
+		}
+	}
+	return text
+}
+
+// statsText is what several trials say together: "6 runs, 4 passed; mean score 0.8; pass@1 0.67, pass@3 1".
+func statsText(s *bundlerun.Summary) string {
+	text := fmt.Sprintf("%s, %d passed", verb.Count(s.N, "run"), s.Passed)
+	if s.Mean != nil {
+		text += "; mean score " + verb.Score(*s.Mean)
+	}
+	var at []string
+	for _, p := range s.PassAt {
+		at = append(at, fmt.Sprintf("pass@%d %s", p.K, verb.Score(p.Value)))
+	}
+	if len(at) > 0 {
+		text += "; " + strings.Join(at, ", ")
+	}
+	return text
+}
+
+func (r *textReporter) kept(s *bundlerun.Summary) {
+	labels := map[string]string{}
+	for _, res := range s.Runs {
+		labels[res.ID] = res.Label
+	}
+	r.s.Printf("\nKept up:\n")
+	last := ""
+	for _, k := range s.Kept {
+		if k.Run != last {
+			r.s.Printf("  %s\n", term.Clean(labels[k.Run]))
+			last = k.Run
+		}
+		r.s.Printf("    %s  %s  sandbox %s\n      agent-env sandbox exec %s -- sh\n", k.Box.ID, k.Box.Provider, term.Clean(k.Name), k.Box.ID)
+	}
+}
+
+// taskName is a task's name from its label.
+func taskName(label string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(label, "tasks/"), ".json")
+}

@@ -1,0 +1,213 @@
+package sandbox
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+type execOptions struct {
+	dir     string
+	env     []string
+	timeout verb.Duration
+	kill    bool
+	json    *bool
+}
+
+func newExec(p *verb.Program) *cobra.Command {
+	var o execOptions
+	cmd := &cobra.Command{
+		Use:   "exec SANDBOX -- COMMAND [ARGUMENT]…",
+		Short: "Run a command in a sandbox",
+		Long: `Runs a command in a sandbox, with this command's input and output, and ends with its exit code: 124 after --timeout, 128 and the
+signal's number after a signal. SANDBOX is an id, the beginning of one, or a name.`,
+		Example: "  agent-env sandbox exec try -- ls -l /app\n  echo hello | agent-env sandbox exec try -- cat",
+		Args: func(cmd *cobra.Command, args []string) error {
+			switch at := cmd.ArgsLenAtDash(); {
+			case len(args) == 0 || at == 0:
+				return verb.Usagef("%s needs a SANDBOX; see %s --help", cmd.CommandPath(), cmd.CommandPath())
+			case at < 0 || at > 1:
+				return verb.Usagef("put -- between the sandbox and the command: agent-env sandbox exec %s -- %s", args[0], strings.Join(append(args[1:], "COMMAND")[:max(len(args)-1, 1)], " "))
+			case len(args) == 1:
+				return verb.Usagef("%s needs a COMMAND after --", cmd.CommandPath())
+			}
+			return nil
+		},
+		ValidArgsFunction: completeIDs(p, false),
+		RunE:              func(cmd *cobra.Command, args []string) error { return execute(cmd.Context(), p, args[0], args[1:], o) },
+	}
+	cmd.Flags().StringVar(&o.dir, "dir", "", "the `FOLDER` to run it in; the sandbox's home when empty")
+	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil, "set a variable, `NAME=VALUE`, or hand yours on, NAME; repeatable")
+	cmd.Flags().Var(&o.timeout, "timeout", "end it and everything it started after this long")
+	cmd.Flags().BoolVar(&o.kill, "kill", false, "end what it left running when it ends")
+	o.json = verb.JSONFlag(cmd, "print one JSON object about how it ended, in place of its output")
+	return cmd
+}
+
+// ended is what --json prints.
+type ended struct {
+	verb.Format
+	Sandbox string     `json:"sandbox_id"`
+	Exit    guest.Exit `json:"exit"`
+	Status  int        `json:"status"`
+	Stdout  string     `json:"stdout"`
+	Stderr  string     `json:"stderr"`
+	// Truncated tells that the middle of an output is missing.
+	Truncated bool `json:"truncated,omitempty"`
+}
+
+func execute(ctx context.Context, p *verb.Program, text string, argv []string, o execOptions) error {
+	env, err := variables(o.env, p.Env)
+	if err != nil {
+		return err
+	}
+	a, err := open(ctx, p)
+	if err != nil {
+		return err
+	}
+	info, provider, err := a.FindBox(ctx, text)
+	if err != nil {
+		return err
+	}
+	box, err := provider.Connect(ctx, info.ID)
+	if err != nil {
+		return err
+	}
+	defer box.Close()
+	c := guest.Command{Argv: argv, Env: env, Dir: o.dir, Timeout: time.Duration(o.timeout), KillTree: o.kill}
+	if *o.json {
+		return captured(ctx, p, box, info.ID, c)
+	}
+	exit, err := streamed(ctx, p.Streams, box, c)
+	if err != nil {
+		return err
+	}
+	if exit.TimedOut {
+		p.Streams.Note("The command was ended after %s.", o.timeout.String())
+	}
+	if exit.OOM {
+		p.Streams.Note("A process of the sandbox was ended for lack of memory.")
+	}
+	if status := exit.Status(); status != 0 {
+		return verb.Exit(status)
+	}
+	return nil
+}
+
+func captured(ctx context.Context, p *verb.Program, box guest.Box, id string, c guest.Command) error {
+	r, err := guest.Output(ctx, box, c, guest.Limits{Stdout: 16 << 20, Stderr: 16 << 20})
+	if err != nil {
+		return err
+	}
+	out := ended{verb.V1(), id, r.Exit, r.Exit.Status(), r.Stdout.String(), r.Stderr.String(), r.Stdout.Truncated || r.Stderr.Truncated}
+	if err := p.Streams.JSON(out); err != nil {
+		return err
+	}
+	if out.Status != 0 {
+		return verb.Exit(out.Status)
+	}
+	return nil
+}
+
+// streamed runs c on this process's own streams. A terminal is never handed inside: what is typed and shown goes through pipes.
+func streamed(ctx context.Context, s *term.Streams, box guest.Box, c guest.Command) (guest.Exit, error) {
+	var copies sync.WaitGroup
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	in, out, errs := s.Files()
+	var stdio [3]*os.File
+	var mine []*os.File // ends that were made here and handed over
+	give := func(f *os.File) {
+		mine = append(mine, f)
+	}
+	defer func() {
+		for _, f := range mine {
+			f.Close()
+		}
+	}()
+	if in != nil && !s.InTTY {
+		stdio[0] = in
+	} else if in != nil {
+		r, w, err := os.Pipe()
+		if err != nil {
+			return guest.Exit{}, err
+		}
+		give(r)
+		stdio[0] = r
+		copies.Go(func() { typed(ctx, w, in) })
+	}
+	ends := [2]struct {
+		f   *os.File
+		tty bool
+		w   io.Writer
+	}{{out, s.OutTTY, s.Out}, {errs, s.ErrTTY, s.Err}}
+	var readers []*os.File
+	var shown sync.WaitGroup
+	for i, end := range ends {
+		if end.f != nil && !end.tty {
+			stdio[i+1] = end.f
+			continue
+		}
+		r, w, err := os.Pipe()
+		if err != nil {
+			return guest.Exit{}, err
+		}
+		give(w)
+		readers = append(readers, r)
+		stdio[i+1] = w
+		shown.Go(func() {
+			defer r.Close()
+			_, _ = io.Copy(end.w, r) // a lost reader of ours is told by Streams.Failed
+		})
+	}
+	exit, err := box.Exec(ctx, c, stdio)
+	for _, f := range mine {
+		f.Close()
+	}
+	mine = nil
+	for _, r := range readers { // a daemon that the command left may hold them open
+		r.SetReadDeadline(time.Now().Add(drain))
+	}
+	shown.Wait()
+	cancel()
+	copies.Wait()
+	return exit, err
+}
+
+// drain is how long output is waited for after the command's end.
+const drain = 200 * time.Millisecond
+
+// typed hands a terminal's lines on until ctx ends. A read that has begun can't be taken back, so none begins before there is something.
+func typed(ctx context.Context, w, tty *os.File) {
+	defer w.Close()
+	buf := make([]byte, 4096)
+	for ctx.Err() == nil {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(tty.Fd()), Events: unix.POLLIN}}, 50)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return
+		}
+		if n <= 0 {
+			continue
+		}
+		n, err = tty.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
