@@ -3,6 +3,7 @@ package artifact
 import (
 	"bytes"
 	"regexp"
+	"strings"
 	"unicode/utf8"
 
 	"agentenv.internal/agentenv/internal/diag"
@@ -41,7 +42,7 @@ func ReadSkill(label string, src []byte, name string) (SkillFront, diag.List) {
 	var faults diag.List
 	skillSchema().Check(n, "", &faults)
 	out := SkillFront{
-		Name: n.Get("name").Text(), Description: n.Get("description").Text(), License: n.Get("license").Text(),
+		Name: n.Get("name").Text(), Description: strings.TrimSpace(n.Get("description").Text()), License: n.Get("license").Text(),
 		Compatibility: n.Get("compatibility").Text(), AllowedTools: n.Get("allowed-tools").Text(), Metadata: map[string]string{},
 	}
 	for k, v := range n.Get("metadata").Members() {
@@ -93,7 +94,13 @@ func skillSchema() *doc.Schema {
 		}
 	}}
 	about := text(1024)
-	about.NonEmpty = true
+	length := about.Check
+	about.Check = func(n doc.Node, l *diag.List) {
+		length(n, l)
+		if strings.TrimSpace(n.Text()) == "" {
+			fault(l, n, "skill.empty", "must not be empty")
+		}
+	}
 	return &doc.Schema{Open: true, Fields: []doc.Field{
 		{Name: "name", Type: name, Required: true},
 		{Name: "description", Type: about, Required: true},

@@ -77,7 +77,7 @@ func (b *Bundle) elsewhere(k ref.Kind, text string) string {
 
 // article puts "a" or "an" before a word.
 func article(word string) string {
-	if word != "" && strings.ContainsRune("aeiouAEIO", rune(word[0])) {
+	if word != "" && strings.ContainsRune("aeiouAEIO", rune(word[0])) || strings.HasPrefix(word, "mcp") {
 		return "an " + word
 	}
 	return "a " + word

@@ -57,6 +57,7 @@ func stored() View {
 		"artifact @local/x/file":   {Version: 2, Type: "file"},
 		"artifact @local/x/env":    {Version: 1, Type: "environment", Body: []byte(`{"environment_name":"mail"}`)},
 		"task @local/x/stored":     {Version: 1, Type: "task"},
+		"env @local/~/b/changed":   {Version: 1, Type: "website"},
 	}
 }
 
@@ -204,6 +205,7 @@ func rows() []row {
 		{"byte order mark", base.with(files{"artifacts/f/artifact.toml": "\ufefftype = 'file'", "tasks/t.json": "\ufeff" + load("f")}), Selection{}},
 		{"kind is a broken link", base.with(files{"evals": "-> nowhere", "envs": "-> ../../..", "skills": "fifo"}), Selection{}},
 		{"kind folder is a link", files{"tasks/t.json": load("f"), "stuff/f/x": "1", "artifacts": "-> stuff"}, Selection{}},
+		{"env of another type", files{"tasks/t.json": resets("changed"), "envs/changed/Dockerfile": "x", "envs/changed/env.toml": "environment_name='q'"}, Selection{}},
 		{"alias of a type", files{"tasks/t.json": load("f"), "artifacts/f/x": "1", "artifacts/f/y": "1", "artifacts/f/artifact.toml": "type='bundle_of_files'"}, Selection{}},
 	}
 }

@@ -35,6 +35,9 @@ func (p *planner) lookup(ctx context.Context, k storedKey) (storedAnswer, error)
 
 // storeRefs checks the references of an entry that only a store can hold.
 func (p *planner) storeRefs(ctx context.Context, e *Entry) error {
+	if err := p.sameType(ctx, e); err != nil {
+		return err
+	}
 	for _, x := range e.Refs {
 		if x.Entry != nil || x.Output != nil {
 			continue
@@ -84,4 +87,17 @@ func (p *planner) storedRef(ctx context.Context, x *Reference) (storedAnswer, er
 		x.ID = x.alias
 	}
 	return s, err
+}
+
+// sameType refuses an env of another type than the store has under its id: what deploys its versions goes by their type.
+func (p *planner) sameType(ctx context.Context, e *Entry) error {
+	if e.Group != Envs || p.view == nil {
+		return nil
+	}
+	s, err := p.lookup(ctx, storedKey{kind: ref.Env, id: e.ID})
+	if err == nil && s.ok && s.Type != e.Type {
+		p.l.Add(e.problem(e.Config.Get("type"), "", "env.type.changed",
+			"the store has this env as %s, and here it is %s; rename the folder", article(s.Type), article(e.Type)))
+	}
+	return err
 }

@@ -16,9 +16,10 @@ import (
 const (
 	// maxLinks is how many links may lead to one file, as kernels have it.
 	maxLinks = 40
-	// maxDepth and maxFiles bound the walk of one entry: links inside a bundle can multiply what is there.
-	maxDepth = 100
-	maxFiles = 200_000
+	// These bound the walk of one entry: links to folders can multiply what is there.
+	maxDepth    = 100
+	maxFiles    = 200_000
+	maxDirLinks = 1000
 )
 
 // Why something in a bundle can't be used. Their texts are what problems say.
@@ -212,6 +213,8 @@ type walker struct {
 	skip  func(string) bool
 	files []found
 	bad   []lost
+	seen  int // files and folders
+	links int // to folders
 	full  bool
 }
 
@@ -227,6 +230,17 @@ func (w *walker) dir(dir, rel string, holders []string) {
 	}
 	holders = append(slices.Clip(holders), dir)
 	for _, it := range items {
+		w.seen++
+		if it.dir && it.entry == nil {
+			w.links++
+		}
+		switch {
+		case w.full:
+		case w.seen > maxFiles:
+			w.stop("holds too much: at most 200000 files and folders fit into one entry")
+		case w.links > maxDirLinks:
+			w.stop("holds too many links to folders, counting those in the folders that they lead to: at most 1000 fit into one entry")
+		}
 		if w.full || isLeaving(it.name) || rel == "" && w.skip != nil && w.skip(it.name) {
 			continue
 		}
@@ -243,12 +257,14 @@ func (w *walker) dir(dir, rel string, holders []string) {
 			w.dir(it.path, name, holders)
 		default:
 			w.files = append(w.files, found{it, name})
-			if len(w.files) > maxFiles {
-				w.full = true
-				w.bad = append(w.bad, lost{"", errors.New("holds too many files: at most 200000 fit into one entry")})
-			}
 		}
 	}
+}
+
+// stop ends the walk.
+func (w *walker) stop(why string) {
+	w.full = true
+	w.bad = append(w.bad, lost{"", errors.New(why)})
 }
 
 // holds tells whether a folder is the other one, or lies above it.
