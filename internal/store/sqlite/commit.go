@@ -30,6 +30,9 @@ func (g *stage) Commit(ctx context.Context) error {
 		return ctx.Err()
 	}
 	journal, err := g.publish(ctx)
+	if err == nil && g.bytes() > largeCommit {
+		err = g.s.onWriter(ctx, func(c *conn) error { return c.checkpoint(ctx) })
+	}
 	if err == nil {
 		err = g.s.write(ctx, durable, func(c *conn) error {
 			inner := context.WithoutCancel(ctx)
@@ -48,6 +51,19 @@ func (g *stage) Commit(ctx context.Context) error {
 	}
 	journal.drop()
 	return err
+}
+
+// largeCommit is from how many bytes on the log is emptied before a transaction: should the disk fill up, the log then holds
+// nothing but what failed, and can be cut.
+const largeCommit = 1 << 20
+
+// bytes is about how much the transaction writes.
+func (g *stage) bytes() int64 {
+	n := g.held + g.spilled
+	for _, ch := range g.changes {
+		n += int64(len(ch.Doc.Body))
+	}
+	return n
 }
 
 // journal names the objects that a commit moves into place, for the sweep that comes after a kill.

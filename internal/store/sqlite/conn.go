@@ -180,6 +180,16 @@ func (c *conn) transaction(ctx context.Context, d durability, f func(*conn) erro
 	return err
 }
 
+// checkpoint moves what the log beside store.db holds into the file, as far as nobody reads older moments.
+func (c *conn) checkpoint(ctx context.Context) error {
+	return c.script(context.WithoutCancel(ctx), "PRAGMA wal_checkpoint(PASSIVE)")
+}
+
+// reclaim gives the disk back what a transaction that filled it has written to the log. The connection is to be closed after.
+func (c *conn) reclaim(ctx context.Context) {
+	_ = c.script(context.WithoutCancel(ctx), "PRAGMA busy_timeout=200; PRAGMA wal_checkpoint(TRUNCATE)")
+}
+
 func (c *conn) close() error {
 	for _, st := range c.stmts {
 		_ = st.Close()

@@ -142,7 +142,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 				return nil
 			}
 			cur.Before = num(r[0])
-			p.Docs = append(p.Docs, readDoc(r))
+			p.Docs = append(grown(p.Docs, limit), readDoc(r))
 			return nil
 		}, append(args, int64(limit+1))...)
 	})

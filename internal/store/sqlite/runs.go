@@ -46,7 +46,7 @@ func (c claimed) info() *runlog.OwnerInfo {
 }
 
 // The columns of a list. The owner of an ended run is of no interest.
-const runColumns = `seq, created, meta, state, CASE WHEN status IN ('queued','running') THEN
+const runColumns = `seq, meta, state, CASE WHEN status IN ('queued','running') THEN
 	epoch||'|'||until||'|'||pid||'|'||pid_started||'|'||host||'|'||boot END`
 
 func readClaimed(s string) (c claimed) {
@@ -60,11 +60,11 @@ func readClaimed(s string) (c claimed) {
 
 // readRun is what people see of a row of runColumns.
 func (l *log) readRun(r []driver.Value, now time.Time) (runlog.Summary, error) {
-	s, err := unpackSummary(blob(r[2]), blob(r[3]))
+	s, err := unpackSummary(blob(r[1]), blob(r[2]))
 	if err != nil || s.Status.Ended() {
 		return s, err
 	}
-	c := readClaimed(str(r[4]))
+	c := readClaimed(str(r[3]))
 	live := c.live(now, l.me())
 	s.Status = s.Status.Seen(live || c.epoch == 0 && !c.gone(l.me()))
 	if live {
@@ -142,10 +142,10 @@ func (l *log) List(ctx context.Context, q runlog.Query) (runlog.Page, error) {
 						p.Next, full = at.String(), true
 						return nil
 					}
-					p.Runs = append(p.Runs, s)
-					at = runlog.Cursor{Created: num(r[1]), Seq: num(r[0])}
+					p.Runs = append(grown(p.Runs, limit), s)
+					at = runlog.Cursor{Created: s.Created.UnixMicro(), Seq: num(r[0])}
 				}
-				last = runlog.Cursor{Created: num(r[1]), Seq: num(r[0])}
+				last = runlog.Cursor{Created: s.Created.UnixMicro(), Seq: num(r[0])}
 				return nil
 			}, append(slices.Clone(fixed), last.Created, last.Seq, int64(limit+1))...)
 			if err != nil || full || rows <= limit {
@@ -158,6 +158,14 @@ func (l *log) List(ctx context.Context, q runlog.Query) (runlog.Page, error) {
 		return runlog.Page{}, err
 	}
 	return p, nil
+}
+
+// grown makes room in steps of four, up to limit: summaries are large, and a page may be of any length.
+func grown[T any](s []T, limit int) []T {
+	if len(s) == cap(s) {
+		return slices.Grow(s, max(1, min(limit-len(s), max(64, 3*len(s)))))
+	}
+	return s
 }
 
 // runsQuery is one of a few texts. Its last parameters are the cursor and the limit.

@@ -19,6 +19,8 @@ import (
 	"sync"
 	"time"
 
+	lib "modernc.org/sqlite/lib"
+
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/store"
 )
@@ -190,6 +192,17 @@ const (
 
 // write runs f inside one transaction: all or nothing. Only waiting for the turn and for the lock ends with ctx.
 func (s *Store) write(ctx context.Context, d durability, f func(*conn) error) error {
+	return s.onWriter(ctx, func(c *conn) error {
+		err := c.transaction(ctx, d, f)
+		if codeOf(err) == lib.SQLITE_FULL {
+			c.reclaim(ctx)
+		}
+		return err
+	})
+}
+
+// onWriter runs f on the connection that writes, alone.
+func (s *Store) onWriter(ctx context.Context, f func(*conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -212,7 +225,7 @@ func (s *Store) write(ctx context.Context, d durability, f func(*conn) error) er
 			return s.explain("write", err)
 		}
 	}
-	err := c.transaction(ctx, d, f)
+	err := f(c)
 	if err != nil && c.broken(err) {
 		_ = c.close()
 		c = nil
