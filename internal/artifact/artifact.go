@@ -6,6 +6,7 @@
 package artifact
 
 import (
+	"maps"
 	"path"
 	"slices"
 	"time"
@@ -63,9 +64,7 @@ const TimeFormat = "2006-01-02T15:04:05.000000+00:00"
 // Body is the document's JSON as stored: its fields with id, version, type and the time of its creation.
 func (d Document) Body(created time.Time) []byte {
 	m := make(map[string]any, len(d.Fields)+4)
-	for k, v := range d.Fields {
-		m[k] = v
-	}
+	maps.Copy(m, d.Fields)
 	m["id"], m["version"], m["type"] = d.ID, d.Version, d.Type
 	m["created_at_utc"] = created.UTC().Format(TimeFormat)
 	return doc.Canonical(doc.Build(m))

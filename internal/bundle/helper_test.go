@@ -3,6 +3,7 @@ package bundle
 import (
 	"context"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -49,9 +50,7 @@ func (fs files) write(t *testing.T, dir string) {
 func (fs files) with(more files) files {
 	out := files{}
 	for _, m := range []files{fs, more} {
-		for k, v := range m {
-			out[k] = v
-		}
+		maps.Copy(out, m)
 	}
 	return out
 }
@@ -129,22 +128,24 @@ const boxStep = `{"id":"box","type":"deploy_sandbox","sandbox_name":"box","sandb
 
 // load is a task that loads artifacts into a sandbox.
 func load(names ...string) string {
-	out := "[" + boxStep
+	var out strings.Builder
+	out.WriteString("[" + boxStep)
 	for i, n := range names {
-		out += `,
-{"id":"l` + string(rune('0'+i)) + `","type":"load_artifact","sandbox_name":"box","artifact_id":"` + n + `"}`
+		out.WriteString(`,
+{"id":"l` + string(rune('0'+i)) + `","type":"load_artifact","sandbox_name":"box","artifact_id":"` + n + `"}`)
 	}
-	return out + "]"
+	return out.String() + "]"
 }
 
 // resets is a task that resets envs.
 func resets(names ...string) string {
-	out := "[" + boxStep
+	var out strings.Builder
+	out.WriteString("[" + boxStep)
 	for i, n := range names {
-		out += `,
-{"id":"r` + string(rune('0'+i)) + `","type":"reset_env","env_id":"` + n + `"}`
+		out.WriteString(`,
+{"id":"r` + string(rune('0'+i)) + `","type":"reset_env","env_id":"` + n + `"}`)
 	}
-	return out + "]"
+	return out.String() + "]"
 }
 
 var _ fs.FS = (*folder)(nil)

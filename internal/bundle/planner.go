@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/ref"
@@ -207,12 +208,12 @@ func (p *planner) loops() {
 		case closed:
 			return
 		case open:
-			text := ""
+			var text strings.Builder
 			for _, x := range path[slices.Index(path, e):] {
-				text += x.Label + " needs "
+				text.WriteString(x.Label + " needs ")
 			}
 			p.l.Add(diag.Problem{Pos: diag.Pos{File: e.Label}, Code: "bundle.loop", Prefixed: true,
-				Summary: "a loop of references: " + text + e.Label + "; remove one"})
+				Summary: "a loop of references: " + text.String() + e.Label + "; remove one"})
 			return
 		}
 		state[e] = open

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
@@ -132,14 +133,14 @@ func (r *resolver) target(e *Entry, x *Reference, text string, version doc.Node)
 
 // list joins words by commas.
 func list(words []string) string {
-	out := ""
+	var out strings.Builder
 	for i, w := range words {
 		if i > 0 {
-			out += ", "
+			out.WriteString(", ")
 		}
-		out += w
+		out.WriteString(w)
 	}
-	return out
+	return out.String()
 }
 
 // quoted are the members of a set, sorted, between quotes.

@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/catalog"
@@ -118,13 +119,11 @@ func (x *steps) read(i int, f task.FoundRef, o *output) {
 	if x.ancestors == nil {
 		x.ancestors = x.e.task.Ancestors()
 	}
-	for _, w := range o.steps {
-		if x.ancestors[i].Has(w) {
-			x.e.Refs = append(x.e.Refs, &Reference{
-				Where: x.where(i, f.Field), Kind: f.Kind, Type: f.Type, ID: o.id, Output: o, node: f.Node,
-			})
-			return
-		}
+	if slices.ContainsFunc(o.steps, x.ancestors[i].Has) {
+		x.e.Refs = append(x.e.Refs, &Reference{
+			Where: x.where(i, f.Field), Kind: f.Kind, Type: f.Type, ID: o.id, Output: o, node: f.Node,
+		})
+		return
 	}
 	x.fault(i, f, "ref.order", "step %s writes %s, and this step doesn't depend on it; add it to depends_on",
 		diag.Repr(x.e.task.Steps[o.steps[0]].ID), diag.Repr(f.Name))

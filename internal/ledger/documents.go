@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"maps"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/artifact"
@@ -128,9 +129,7 @@ func (x *write) field(name string) string {
 // with is a copy of fields with one more.
 func with(fields map[string]any, name string, v any) map[string]any {
 	out := make(map[string]any, len(fields)+2)
-	for k, f := range fields {
-		out[k] = f
-	}
+	maps.Copy(out, fields)
 	out[name] = v
 	return out
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,11 +26,12 @@ const boxStep = `{"id":"box","type":"deploy_sandbox","sandbox_name":"box","sandb
 
 // load is a task that loads artifacts into a sandbox.
 func load(names ...string) string {
-	out := "[" + boxStep
+	var out strings.Builder
+	out.WriteString("[" + boxStep)
 	for i, n := range names {
-		out += `,{"id":"l` + string(rune('0'+i)) + `","type":"load_artifact","sandbox_name":"box","artifact_id":"` + n + `"}`
+		out.WriteString(`,{"id":"l` + string(rune('0'+i)) + `","type":"load_artifact","sandbox_name":"box","artifact_id":"` + n + `"}`)
 	}
-	return out + "]"
+	return out.String() + "]"
 }
 
 // memFS makes a file system of texts.
@@ -130,7 +132,7 @@ func TestReasons(t *testing.T) {
 			f1, e1, "artifacts/u: v2 (type changed: file_artifact_universe → file; files removed: b)", w1, t1,
 		}},
 		{"many files come", func(_ *testing.T, _ store.Store, f map[string]string) {
-			for _, n := range strings.Split("c d e f g h i", " ") {
+			for n := range strings.SplitSeq("c d e f g h i", " ") {
 				f["artifacts/u/"+n] = n
 			}
 			f["artifacts/u/a"] = "new"
@@ -195,9 +197,7 @@ func TestReasons(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			st := mem.New(mem.Options{})
 			files := map[string]string{}
-			for k, v := range base {
-				files[k] = v
-			}
+			maps.Copy(files, base)
 			first := bring(t, st, memFS(files), root)
 			if want := "artifacts/f: v1 (new)\nartifacts/e: v1 (new)\nartifacts/u: v1 (new)\nartifacts/w: v1 (new)\ntasks/t.json: v1 (new)"; first != want {
 				t.Fatalf("first write\n%s", first)
