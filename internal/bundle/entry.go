@@ -120,15 +120,6 @@ func (e *Entry) problem(n doc.Node, where, code, format string, args ...any) dia
 	}
 }
 
-// inConfig is a problem of what the entry's toml says, once its form is right: "artifacts/x: artifact.toml: …".
-func (e *Entry) inConfig(n doc.Node, code, format string, args ...any) diag.Problem {
-	where := ""
-	if e.Group != Tasks && e.Group != Evals {
-		where = groups[e.Group].config
-	}
-	return e.problem(n, where, code, format, args...)
-}
-
 // line is where a value stands; that of its name where it has one.
 func line(n doc.Node) int { return n.KeyPos().Line }
 

@@ -92,8 +92,10 @@ func (p *parser) root() {
 		}
 	}
 	if kinds == 0 {
-		p.l.Add(diag.Problem{Pos: diag.Pos{File: p.b.Root}, Code: "bundle.none", Prefixed: true,
-			Summary: "not a bundle: a bundle has at least one of the folders envs, agents, artifacts, skills, tasks and evals"})
+		p.l.Add(diag.Problem{
+			Pos: diag.Pos{File: p.b.Root}, Code: "bundle.none", Prefixed: true,
+			Summary: "not a bundle: a bundle has at least one of the folders envs, agents, artifacts, skills, tasks and evals",
+		})
 	}
 	if readme != nil && readme.err == nil && !readme.dir {
 		if text, err := p.b.tree.read(readme.path); err == nil {
@@ -132,8 +134,10 @@ func (p *parser) clash(a, b string) {
 	if a > b {
 		a, b = b, a
 	}
-	p.l.Add(diag.Problem{Code: "bundle.clash", Prefixed: true,
-		Summary: a + " and " + b + " differ only in case or Unicode form; rename one, since some file systems can't hold both"})
+	p.l.Add(diag.Problem{
+		Code: "bundle.clash", Prefixed: true,
+		Summary: a + " and " + b + " differ only in case or Unicode form; rename one, since some file systems can't hold both",
+	})
 }
 
 // rootFile reads aliases.toml or bundle.toml.

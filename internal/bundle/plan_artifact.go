@@ -112,8 +112,10 @@ func (p *planner) universe(e *Entry, w *Write) {
 			continue
 		}
 		if other, taken := names[name]; taken {
-			p.l.Add(diag.Problem{Pos: x.Pos, Where: x.Where, Code: "universe.same", Prefixed: true,
-				Summary: fmt.Sprintf("its environment_name %s is also that of %s; a universe has each name once", diag.Repr(name), other)})
+			p.l.Add(diag.Problem{
+				Pos: x.Pos, Where: x.Where, Code: "universe.same", Prefixed: true,
+				Summary: fmt.Sprintf("its environment_name %s is also that of %s; a universe has each name once", diag.Repr(name), other),
+			})
 			continue
 		}
 		names[name] = x.Where

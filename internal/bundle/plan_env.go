@@ -1,7 +1,6 @@
 package bundle
 
 import (
-	"encoding/json"
 	"fmt"
 	"path"
 	"slices"
@@ -159,8 +158,10 @@ func (p *planner) containers(e *Entry) {
 		}
 		for _, c := range env.Containers(x.Type, name) {
 			if other, ok := taken[c]; ok && other != x.Where {
-				p.l.Add(diag.Problem{Pos: x.Pos, Where: x.Where, Code: "env.container", Prefixed: true,
-					Summary: fmt.Sprintf("its container would be called %s, as that of %s; each env of a multi needs its own", diag.Repr(c), other)})
+				p.l.Add(diag.Problem{
+					Pos: x.Pos, Where: x.Where, Code: "env.container", Prefixed: true,
+					Summary: fmt.Sprintf("its container would be called %s, as that of %s; each env of a multi needs its own", diag.Repr(c), other),
+				})
 				continue
 			}
 			taken[c] = x.Where
@@ -184,15 +185,9 @@ func (p *planner) serverName(x *Reference) string {
 
 // storedName is the environment_name of a stored document, by either of its spellings.
 func storedName(body []byte) string {
-	var d struct {
-		Name   string `json:"environment_name"`
-		Legacy string `json:"service_name"`
+	t, _ := doc.ParseJSON("", body)
+	if name, ok := t.Root().Get("environment_name").Str(); ok {
+		return name
 	}
-	if json.Unmarshal(body, &d) != nil {
-		return ""
-	}
-	if d.Name == "" {
-		return d.Legacy
-	}
-	return d.Name
+	return t.Root().Get("service_name").Text()
 }

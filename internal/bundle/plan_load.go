@@ -24,10 +24,12 @@ func (p *planner) loadedBy(e *Entry) {
 			if !strings.HasPrefix(x.Where, where+": ") {
 				continue
 			}
-			if x.Kind == ref.Env {
+			switch x.Kind {
+			case ref.Env:
 				target = x
-			} else if x.Kind == ref.Artifact {
+			case ref.Artifact:
 				data = append(data, x)
+			default:
 			}
 		}
 		if target == nil {
@@ -42,8 +44,10 @@ func (p *planner) loadedBy(e *Entry) {
 				if servers[d.name] {
 					continue
 				}
-				p.l.Add(diag.Problem{Pos: diag.Pos{File: e.Label, Line: x.Pos.Line}, Where: where, Code: "load.server", Prefixed: true,
-					Summary: d.label + " holds data for " + diag.Repr(d.name) + ", and " + target.String() + " has no server of that name; it has " + list(quoted(servers))})
+				p.l.Add(diag.Problem{
+					Pos: diag.Pos{File: e.Label, Line: x.Pos.Line}, Where: where, Code: "load.server", Prefixed: true,
+					Summary: d.label + " holds data for " + diag.Repr(d.name) + ", and " + target.String() + " has no server of that name; it has " + list(quoted(servers)),
+				})
 			}
 		}
 	}

@@ -172,8 +172,10 @@ func (p *planner) writers() {
 			first[at] = writer{label, what}
 			return
 		}
-		p.l.Add(diag.Problem{Pos: diag.Pos{File: label}, Code: "bundle.writers", Prefixed: true,
-			Summary: fmt.Sprintf("the id %s is also written by %s; rename one", diag.Repr(id), other.what)})
+		p.l.Add(diag.Problem{
+			Pos: diag.Pos{File: label}, Code: "bundle.writers", Prefixed: true,
+			Summary: fmt.Sprintf("the id %s is also written by %s; rename one", diag.Repr(id), other.what),
+		})
 	}
 	for _, e := range p.b.Entries {
 		add(e.Store(), e.ID, e.Label, e.Label)
@@ -212,8 +214,10 @@ func (p *planner) loops() {
 			for _, x := range path[slices.Index(path, e):] {
 				text.WriteString(x.Label + " needs ")
 			}
-			p.l.Add(diag.Problem{Pos: diag.Pos{File: e.Label}, Code: "bundle.loop", Prefixed: true,
-				Summary: "a loop of references: " + text.String() + e.Label + "; remove one"})
+			p.l.Add(diag.Problem{
+				Pos: diag.Pos{File: e.Label}, Code: "bundle.loop", Prefixed: true,
+				Summary: "a loop of references: " + text.String() + e.Label + "; remove one",
+			})
 			return
 		}
 		state[e] = open

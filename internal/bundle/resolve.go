@@ -98,7 +98,7 @@ func (r *resolver) reference(e *Entry, where string, n doc.Node, k ref.Kind, typ
 		return nil
 	}
 	x := &Reference{Where: at, Pos: diag.Pos{File: e.Label, Line: line(n)}, Kind: k, Type: typ, node: name}
-	if !r.target(e, x, text, version) {
+	if !r.target(x, text, version) {
 		return nil
 	}
 	e.Refs = append(e.Refs, x)
@@ -106,7 +106,7 @@ func (r *resolver) reference(e *Entry, where string, n doc.Node, k ref.Kind, typ
 }
 
 // target finds what text means: an entry of the bundle, or something that a store may hold.
-func (r *resolver) target(e *Entry, x *Reference, text string, version doc.Node) bool {
+func (r *resolver) target(x *Reference, text string, version doc.Node) bool {
 	fault := func(code, format string, args ...any) bool {
 		r.l.Add(diag.Problem{Pos: x.Pos, Where: x.Where, Code: code, Summary: fmt.Sprintf(format, args...), Prefixed: true})
 		return false

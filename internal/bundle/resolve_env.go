@@ -87,8 +87,10 @@ func (r *resolver) dockerfile(e *Entry, n doc.Node, key, name string) bool {
 	case err != nil:
 		r.l.Add(e.problem(n, key, "image.dockerfile", "there is no %s in this folder to build", diag.Repr(name)))
 	case it.dir:
-		r.l.Add(diag.Problem{Pos: diag.Pos{File: e.Label + "/" + diag.Clean(name)}, Code: "image.dockerfile", Prefixed: true,
-			Summary: "must be a file, not a folder"})
+		r.l.Add(diag.Problem{
+			Pos: diag.Pos{File: e.Label + "/" + diag.Clean(name)}, Code: "image.dockerfile", Prefixed: true,
+			Summary: "must be a file, not a folder",
+		})
 	default:
 		return true
 	}

@@ -97,7 +97,7 @@ func (x *steps) input(i int, f task.FoundRef) {
 	target := &Reference{
 		Where: x.where(i, f.Field), Pos: diag.Pos{File: x.e.Label, Line: line(n)}, Kind: f.Kind, Type: f.Type, node: n,
 	}
-	if !x.target(x.e, target, f.Name, f.Version) {
+	if !x.target(target, f.Name, f.Version) {
 		return
 	}
 	if target.Entry == nil && target.Version == 0 {

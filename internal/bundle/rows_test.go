@@ -71,7 +71,8 @@ func rows() []row {
 		return files{"tasks/t.json": load("w"), "artifacts/w/artifact.toml": "type = \"environment_universe\"\n" + toml, "artifacts/f/x": "1", "artifacts/e/artifact.toml": "type='environment'\nenvironment_name='crm'\nfile='f'"}.with(more)
 	}
 	return []row{
-		{"empty", files{}, Selection{}}, {"readme only", files{"README.md": "x"}, Selection{}},
+		{"empty", files{}, Selection{}},
+		{"readme only", files{"README.md": "x"}, Selection{}},
 		{"kind is a file", base.with(files{"envs": "x"}), Selection{}},
 		{"bundle.toml folder", base.with(files{"bundle.toml/x": "x"}), Selection{}},
 		{"Bundle.TOML", base.with(files{"Bundle.TOML": "x"}), Selection{}},

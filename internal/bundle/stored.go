@@ -49,8 +49,10 @@ func (p *planner) storeRefs(ctx context.Context, e *Entry) error {
 			if x.alias != "" {
 				x.ID = x.alias
 			} else {
-				p.l.Add(diag.Problem{Pos: x.Pos, Where: x.Where, Code: "ref.unchecked", Severity: diag.Hint, Prefixed: true,
-					Summary: fmt.Sprintf("%s isn't in this bundle; a run looks for it in the store", diag.Repr(x.ID))})
+				p.l.Add(diag.Problem{
+					Pos: x.Pos, Where: x.Where, Code: "ref.unchecked", Severity: diag.Hint, Prefixed: true,
+					Summary: fmt.Sprintf("%s isn't in this bundle; a run looks for it in the store", diag.Repr(x.ID)),
+				})
 			}
 		} else {
 			s, err := p.storedRef(ctx, x)

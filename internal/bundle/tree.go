@@ -278,7 +278,7 @@ func (t tree) read(name string) ([]byte, error) {
 	if err != nil {
 		return nil, errors.New(reason(err, "no such file"))
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }() // nothing was written
 	info, err := f.Stat()
 	switch {
 	case err != nil:

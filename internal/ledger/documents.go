@@ -42,6 +42,7 @@ func (w *writer) documents(x *write) []artifact.Document {
 		return one(with(x.Fields, "docker_image_artifact", w.typed(x.Pins[0])))
 	case ref.Env:
 		return one(w.env(x))
+	case ref.Artifact:
 	}
 	files := x.bytes()
 	switch x.Type {

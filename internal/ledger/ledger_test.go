@@ -160,9 +160,11 @@ func TestReasons(t *testing.T) {
 			"artifacts/w: v2 (artifact @local/~/b/e is written anew (v1 → v2))", t1,
 		}},
 		{"another writer", func(t *testing.T, st store.Store, _ map[string]string) {
+			t.Helper()
 			put(t, st, store.Doc{Kind: store.Artifact, ID: root + "/u", Version: 2, Type: "file", Body: []byte("{}")})
 		}, []string{f1, e1, "artifacts/u: v3 (v2 in the store wasn't written by this bundle)", w1, t1}},
 		{"the version is gone", func(t *testing.T, st store.Store, _ map[string]string) {
+			t.Helper()
 			s, err := st.Begin(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -173,6 +175,7 @@ func TestReasons(t *testing.T) {
 			}
 		}, []string{f1, e1, "artifacts/u: v1 (v1 is no longer in the store)", w1, t1}},
 		{"a row that contradicts itself", func(t *testing.T, st store.Store, _ map[string]string) {
+			t.Helper()
 			d, err := st.Get(t.Context(), store.Ledger, "artifact "+root+"/u", 0)
 			if err != nil {
 				t.Fatal(err)

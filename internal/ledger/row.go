@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
@@ -140,14 +139,14 @@ func (w *writer) decide(x *write) {
 		x.same, x.version = true, x.latest
 		return
 	}
-	x.reasons = difference(x.row.Inputs, x.inputs, x.Needs)
+	x.reasons = difference(x.row.Inputs, x.inputs)
 	if len(x.reasons) == 0 { // a row whose digest and inputs don't belong together
 		x.reasons = []string{"the ledger is unsure of it"}
 	}
 }
 
 // difference says what changed between two sets of inputs, in words.
-func difference(old, now inputs, needs []*bundle.Write) []string {
+func difference(old, now inputs) []string {
 	var out []string
 	if old.Type != now.Type {
 		out = append(out, "type changed: "+old.Type+" → "+now.Type)
