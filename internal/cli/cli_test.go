@@ -44,7 +44,7 @@ func setup(e *testscript.Env) error {
 	home := filepath.Join(e.WorkDir, "home")
 	e.Setenv("HOME", home)
 	e.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
-	return os.Mkdir(home, 0o755)
+	return os.MkdirAll(home, 0o755)
 }
 
 // exits is `exits N command…`: the command must end with that code.

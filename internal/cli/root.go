@@ -58,7 +58,7 @@ sandboxes, and scores the outcome.
 	pf := root.PersistentFlags()
 	pf.BoolVarP(&verbose, "verbose", "v", false, "say more about what is being done")
 	pf.BoolVarP(&p.Streams.Quiet, "quiet", "q", false, "say nothing but results and problems")
-	pf.StringVar(&color, "color", "auto", "colour the output: auto, always or never")
+	pf.StringVar(&color, "color", "auto", "colour the output `WHEN`: auto, always or never")
 	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
 	root.AddCommand(commands(p)...)
 	return root

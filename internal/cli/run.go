@@ -80,8 +80,8 @@ Exit codes: 0 all ran; 1 refused, or a run failed, could not be run or was cance
 // listInstead is `run` without a bundle. Flags that choose what to run need something to choose from.
 func listInstead(cmd *cobra.Command, p *verb.Program, asJSON bool) error {
 	var given []string
-	cmd.LocalNonPersistentFlags().Visit(func(f *pflag.Flag) {
-		if f.Name != "json" {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name != "json" && cmd.Root().PersistentFlags().Lookup(f.Name) == nil {
 			given = append(given, "--"+f.Name)
 		}
 	})

@@ -93,7 +93,7 @@ func (r *textReporter) StepEnded(ref bundlerun.RunRef, st run.StepEnded) {
 	case bar == nil && st.Status == runlog.Succeeded:
 		r.step(ref, st.StepStarted, fmt.Sprintf(" done in %.1fs", st.Seconds))
 	}
-	if st.Failure == nil {
+	if st.Failure == nil || st.Status == runlog.Cancelled {
 		return
 	}
 	what := "failed"
@@ -234,7 +234,7 @@ func (r *textReporter) result(res bundlerun.RunResult) string {
 		return head + ": didn't start"
 	}
 	word := r.word(res.Status)
-	if scores := verb.Scores(res.Scores); scores != "" {
+	if scores := verb.Scores(res.Scores); scores != "" && len(res.Failures) == 0 {
 		word += " (" + term.Clean(scores) + ")"
 	}
 	if len(res.Failures) > 0 {

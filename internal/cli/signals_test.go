@@ -95,8 +95,8 @@ func TestFirstSignalTearsDown(t *testing.T) {
 					t.Errorf("the output lacks %q:\n%s", want, out)
 				}
 			}
-			if r.stderr.Len() > 0 {
-				t.Errorf("stderr: %s", r.stderr.String())
+			if got := r.stderr.String(); got != "Cancelling: taking down 1 sandbox (Ctrl-C again to stop now)\n" {
+				t.Errorf("stderr: %s", got)
 			}
 		})
 	}

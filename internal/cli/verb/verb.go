@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/diag"
 )
 
 // Exit codes. They are part of the program's interface.
@@ -111,8 +113,14 @@ func Group(name, short string, children ...*cobra.Command) *cobra.Command {
 
 // Unknown is the usage error for a command that parent lacks.
 func Unknown(parent *cobra.Command, name string) error {
-	if near := parent.SuggestionsFor(name); len(near) > 0 {
-		return Usagef("%s has no command %q; did you mean %q?", parent.CommandPath(), name, near[0])
+	var names []string
+	for _, c := range parent.Commands() {
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	if near := diag.Nearest(name, names); near != "" {
+		return Usagef("%s has no command %q; did you mean %q?", parent.CommandPath(), name, near)
 	}
 	return Usagef("%s has no command %q; see %s --help", parent.CommandPath(), name, parent.CommandPath())
 }
