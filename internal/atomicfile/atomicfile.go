@@ -156,7 +156,7 @@ func named(op, path string, err *error) {
 		return
 	}
 	e := *err
-	if pe := (*fs.PathError)(nil); errors.As(e, &pe) && isTemp(pe.Path) {
+	if pe := (*fs.PathError)(nil); errors.As(e, &pe) && (pe.Path == path || isTemp(pe.Path)) {
 		e = pe.Err
 	}
 	if le := (*os.LinkError)(nil); errors.As(e, &le) {

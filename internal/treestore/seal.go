@@ -1,0 +1,123 @@
+package treestore
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentenv.internal/agentenv/internal/atomicfile"
+)
+
+// amount is what a tree holds.
+type amount struct {
+	bytes int64
+	files int
+}
+
+// manyFiles is from how many files on one sync of the file system is cheaper than one of each file.
+const manyFiles = 2000
+
+// seal measures a tree, takes the right to write away if asked, and makes it durable.
+func seal(tree string, readOnly bool) (amount, error) {
+	var total amount
+	var files, dirs []string
+	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		fi, err := d.Info()
+		if err != nil {
+			return err
+		}
+		switch {
+		case fi.IsDir():
+			dirs = append(dirs, path)
+			return nil
+		case fi.Mode().IsRegular():
+			files = append(files, path)
+			total.bytes += fi.Size()
+		}
+		total.files++
+		if readOnly && fi.Mode().IsRegular() && fi.Mode().Perm()&0o222 != 0 {
+			return os.Chmod(path, fi.Mode()&^0o222)
+		}
+		return nil
+	})
+	if err != nil {
+		return amount{}, err
+	}
+	if readOnly {
+		for i := len(dirs) - 1; i >= 0; i-- { // inner ones first
+			fi, err := os.Lstat(dirs[i])
+			if err != nil {
+				return amount{}, err
+			}
+			if err := os.Chmod(dirs[i], fi.Mode()&^0o222); err != nil {
+				return amount{}, err
+			}
+		}
+	}
+	return total, syncAll(tree, files, dirs)
+}
+
+// syncAll syncs each file and folder, or, where they are many or may not be opened, the file system.
+func syncAll(tree string, files, dirs []string) error {
+	if len(files)+len(dirs) > manyFiles {
+		return syncFileSystem(tree)
+	}
+	var closed sync.Once
+	unreadable := false
+	var g errgroup.Group
+	g.SetLimit(8)
+	for _, path := range files {
+		g.Go(func() error {
+			err := syncFile(path)
+			if errors.Is(err, fs.ErrPermission) {
+				closed.Do(func() { unreadable = true })
+				return nil
+			}
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	for i := len(dirs) - 1; i >= 0 && !unreadable; i-- {
+		err := atomicfile.SyncDir(dirs[i])
+		if err != nil && !errors.Is(err, fs.ErrPermission) {
+			return err
+		}
+		unreadable = err != nil
+	}
+	if unreadable {
+		return syncFileSystem(tree)
+	}
+	return nil
+}
+
+func syncFile(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
+// removeAll removes a tree, also one whose folders may not be written to.
+func removeAll(path string) error {
+	err := os.RemoveAll(path)
+	if !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if d != nil && d.IsDir() {
+			os.Chmod(p, 0o700) // RemoveAll below tells what still can't be done
+		}
+		return nil
+	})
+	return os.RemoveAll(path)
+}
