@@ -75,14 +75,18 @@ func (p *planner) loads(x *Reference) []child {
 
 // servers are the environment names of an env's servers; false when not all are known.
 func (p *planner) servers(x *Reference) (map[string]bool, bool) {
-	if x.Entry == nil {
-		return nil, false
-	}
 	out := map[string]bool{}
 	refs := []*Reference{x}
-	switch x.Entry.Type {
+	typ := p.stored[storedKey{x.Kind, x.ID, x.Version}].Type
+	if x.Entry != nil {
+		typ = x.Entry.Type
+	}
+	switch typ {
 	case env.MCPServer, env.Website:
 	case env.Multi:
+		if x.Entry == nil {
+			return nil, false
+		}
 		refs = x.Entry.Refs
 	default:
 		return nil, false

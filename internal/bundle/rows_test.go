@@ -57,6 +57,7 @@ func stored() View {
 		"artifact @local/x/file":   {Version: 2, Type: "file"},
 		"artifact @local/x/env":    {Version: 1, Type: "environment", Body: []byte(`{"environment_name":"mail"}`)},
 		"task @local/x/stored":     {Version: 1, Type: "task"},
+		"env @local/x/env":         {Version: 1, Type: "mcp_server", Body: []byte(`{"service_name":"crm"}`)},
 		"env @local/~/b/changed":   {Version: 1, Type: "website"},
 	}
 }
@@ -186,6 +187,13 @@ func rows() []row {
 		{"U17", uni("environment_artifacts=['e','e','e2']", files{"artifacts/e2/artifact.toml": "type='environment'\nenvironment_name='crm'\nfile='f'"}), Selection{}},
 		{"U18", files{"tasks/t.json": load("slack"), "envs/slack/Dockerfile": "x", "artifacts/slack/artifact.toml": "type='environment_universe'", "artifacts/slack/env_image/a": "1"}, Selection{}},
 		{"U20", uni("environment_artifacts=['e']", files{"artifacts/w/mail/a": "1", "envs/k/Dockerfile": "x", "envs/k/env.toml": "environment_name='crm'", "tasks/t.json": `[{"id":"l","type":"load_artifact","env_id":"k","artifact_id":"w"}]`}), Selection{}},
+		{"E19", files{
+			"tasks/t.json": `[{"id":"l","type":"load_artifact","env_id":"m","artifacts":[{"id":"e"},{"id":"g"}]}]`, "artifacts/f/x": "1",
+			"artifacts/e/artifact.toml": "type='environment'\nenvironment_name='crm'\nfile='f'", "artifacts/g/artifact.toml": "type='environment'\nenvironment_name='b'\nfile='f'",
+			"envs/a/Dockerfile": "x", "envs/a/env.toml": "environment_name='a'", "envs/b/Dockerfile.backend": "x", "envs/b/Dockerfile.frontend": "x",
+			"envs/b/env.toml": "type='website'\nenvironment_name='b'", "envs/m/env.toml": "type='multi'\nmcp_server_envs=['a']\nwebsite_envs=['b']",
+		}, Selection{}},
+		{"U20 store", uni("", files{"tasks/t.json": `[{"id":"l","type":"load_artifact","env_id":"@local/x/env","artifact_id":"w"}]`, "artifacts/w/mail/a": "1"}), Selection{}},
 		{"U21", uni("", files{"artifacts/w/crm/a": "-> /etc/passwd"}), Selection{}},
 		{"nested", uni("", files{"artifacts/w/a/b/x": "1", "artifacts/w/metadata/k/l/x": "1"}), Selection{}},
 		{"names", uni("", files{"artifacts/w/a__b/x": "1", "artifacts/w/crm /x": "1", "artifacts/w/a:b/x": "1", "artifacts/w/metadata/k__l/x": "1"}), Selection{}},

@@ -226,3 +226,20 @@ func TestLinksThatMultiply(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// U19: ids below the universe's must fit, too.
+func TestLongNames(t *testing.T) {
+	root := "@local/" + strings.Repeat("a/", 2000) + "b"
+	for _, tc := range []struct{ name, want string }{
+		{strings.Repeat("w", 30), "ok: "},
+		{strings.Repeat("w", 60), "/crm: give it or artifacts/" + strings.Repeat("w", 60) + " a shorter name: an id has at most 4096 bytes"},
+		{strings.Repeat("w", 70), ": rename it: an id has at most 4071 bytes"},
+	} {
+		w := "artifacts/" + tc.name
+		fsys := treeOf(textOf(files{"tasks/t.json": load(tc.name), w + "/artifact.toml": "type='environment_universe'", w + "/crm" + strings.Repeat("x", 20) + "/a": "1"}))
+		got := answer(t, Source{FS: fsys, Name: "b", Root: "/b", IDRoot: root}, nil, Selection{})
+		if !strings.Contains(strings.ReplaceAll(got, "crm"+strings.Repeat("x", 20), "crm"), tc.want) {
+			t.Errorf("a name of %d: %s", len(tc.name), got)
+		}
+	}
+}
