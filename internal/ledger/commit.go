@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -41,7 +42,11 @@ func (w *writer) commit(ctx context.Context) error {
 		}
 		w.stageRow(s, x)
 	}
-	return s.Commit(ctx)
+	err = s.Commit(ctx)
+	if errors.Is(err, store.ErrNotFound) { // put left it out, since the store had it
+		return fmt.Errorf("%w: %w", errPruned, err)
+	}
+	return err
 }
 
 // stageRow notes an entity's inputs. Rows of versions that the store no longer has make way.

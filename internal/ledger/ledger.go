@@ -81,7 +81,7 @@ func Write(ctx context.Context, st store.Store, p *bundle.Plan, o Options) (Resu
 				o.Waiting()
 			}
 			waited = true
-		case errors.Is(err, errChanged):
+		case errors.Is(err, errChanged), errors.Is(err, errPruned):
 		default:
 			return Result{}, err
 		}
@@ -92,6 +92,9 @@ func Write(ctx context.Context, st store.Store, p *bundle.Plan, o Options) (Resu
 	}
 	return Result{}, fmt.Errorf("writing the bundle, tried %d times: %w", attempts, last)
 }
+
+// errPruned: bytes that the store had are gone from it before the commit that names them.
+var errPruned = errors.New("the store was pruned in between")
 
 // errChanged: a file had other bytes when it was stored than when it was read before.
 var errChanged = errors.New("changed while it was being written")
