@@ -122,6 +122,7 @@ func d(name string) entry       { return entry{name: name, typ: tar.TypeDir, mod
 func l(name, target string) entry {
 	return entry{name: name, link: target, typ: tar.TypeSymlink, mode: 0o777}
 }
+
 func hard(name, target string) entry {
 	return entry{name: name, link: target, typ: tar.TypeLink, mode: 0o644}
 }
@@ -231,58 +232,102 @@ func TestCorpus(t *testing.T) {
 		tarOnly bool
 		o       Options
 	}{
-		{name: "plain", in: []entry{d("a"), f("a/b", "x"), f("./c/d", "y"), d("e/"), f("sp ace/ü 文\n", "z")},
-			want: []string{"d755 a", "f644 a/b=x", "d755 c", "f644 c/d=y", "d755 e", "d755 sp ace", "f644 sp ace/ü 文\n=z"}},
-		{name: "modes", in: []entry{{name: "x", typ: tar.TypeReg, mode: 0o751}, {name: "ro", typ: tar.TypeDir, mode: 0o555}, f("ro/in", "x"), {name: "z", typ: tar.TypeReg, mode: 0}},
-			want: []string{"d555 ro", "f644 ro/in=x", "f751 x=", "f0 z="}},
+		{
+			name: "plain", in: []entry{d("a"), f("a/b", "x"), f("./c/d", "y"), d("e/"), f("sp ace/ü 文\n", "z")},
+			want: []string{"d755 a", "f644 a/b=x", "d755 c", "f644 c/d=y", "d755 e", "d755 sp ace", "f644 sp ace/ü 文\n=z"},
+		},
+		{
+			name: "modes", in: []entry{{name: "x", typ: tar.TypeReg, mode: 0o751}, {name: "ro", typ: tar.TypeDir, mode: 0o555}, f("ro/in", "x"), {name: "z", typ: tar.TypeReg, mode: 0}},
+			want: []string{"d555 ro", "f644 ro/in=x", "f751 x=", "f0 z="},
+		},
 		{name: "setuid dropped", in: []entry{{name: "s", typ: tar.TypeReg, mode: 0o6755}, {name: "t", typ: tar.TypeDir, mode: 0o1777}}, want: []string{"f755 s=", "d777 t"}},
-		{name: "setuid kept", o: Options{KeepSetuid: true}, in: []entry{{name: "s", typ: tar.TypeReg, mode: 0o6755}, {name: "t", typ: tar.TypeDir, mode: 0o1777}},
-			want: []string{"f6755 s=", "d1777 t"}},
-		{name: "dot dot", in: []entry{f("../out/secret", "evil"), f("a/../../out/x", "evil"), f("..", "evil"), f("a/..", "evil"), f("ok", "1"), f("..a/b..", "2")},
+		{
+			name: "setuid kept", o: Options{KeepSetuid: true}, in: []entry{{name: "s", typ: tar.TypeReg, mode: 0o6755}, {name: "t", typ: tar.TypeDir, mode: 0o1777}},
+			want: []string{"f6755 s=", "d1777 t"},
+		},
+		{
+			name: "dot dot", in: []entry{f("../out/secret", "evil"), f("a/../../out/x", "evil"), f("..", "evil"), f("a/..", "evil"), f("ok", "1"), f("..a/b..", "2")},
 			want: []string{"d755 ..a", "f644 ..a/b..=2", "f644 ok=1"},
-			refused: []string{`"../out/secret": its name leaves the folder`, `"a/../../out/x": its name leaves the folder`, `"..": its name leaves the folder`,
-				`"a/..": its name leaves the folder`}},
-		{name: "absolute", in: []entry{f("/etc/x", "evil"), f("//x", "evil"), d("/"), f("ok", "1")}, want: []string{"f644 ok=1"},
-			refused: []string{`"/etc/x": its name is absolute`, `"//x": its name is absolute`, `"/": its name is absolute`}},
+			refused: []string{
+				`"../out/secret": its name leaves the folder`, `"a/../../out/x": its name leaves the folder`, `"..": its name leaves the folder`,
+				`"a/..": its name leaves the folder`,
+			},
+		},
+		{
+			name: "absolute", in: []entry{f("/etc/x", "evil"), f("//x", "evil"), d("/"), f("ok", "1")}, want: []string{"f644 ok=1"},
+			refused: []string{`"/etc/x": its name is absolute`, `"//x": its name is absolute`, `"/": its name is absolute`},
+		},
 		{name: "the folder itself", in: []entry{d("./"), d("."), f("ok", "1")}, want: []string{"f644 ok=1"}},
-		{name: "link then write", in: []entry{l("a", "b"), d("b"), f("a/x", "evil"), f("b/y", "1"), d("a/z")},
+		{
+			name: "link then write", in: []entry{l("a", "b"), d("b"), f("a/x", "evil"), f("b/y", "1"), d("a/z")},
 			want:    []string{"l a->b", "d755 b", "f644 b/y=1"},
-			refused: []string{`"a/x": "a" above it is no folder`, `"a/z": "a" above it is no folder`}},
-		{name: "link out then write", in: []entry{l("a", "../out"), f("a/secret", "evil")}, want: []string{"d755 a", "f644 a/secret=evil"},
-			refused: []string{`"a": it links to a place outside`}},
-		{name: "write then link", in: []entry{f("a/x", "1"), l("a", "b"), l("a/x", "y")}, want: []string{"d755 a", "f644 a/x=1"},
-			refused: []string{`"a": its name is taken by another member`, `"a/x": its name is taken by another member`}},
-		{name: "links out", in: []entry{l("a", "/etc/passwd"), l("b", "../out/secret"), l("c/d", "../../out"), l("e/f", "../x/../../.."), l("g", "h/../../out"), l("h", "."), l("i", ""), l("k", "..")},
+			refused: []string{`"a/x": "a" above it is no folder`, `"a/z": "a" above it is no folder`},
+		},
+		{
+			name: "link out then write", in: []entry{l("a", "../out"), f("a/secret", "evil")}, want: []string{"d755 a", "f644 a/secret=evil"},
+			refused: []string{`"a": it links to a place outside`},
+		},
+		{
+			name: "write then link", in: []entry{f("a/x", "1"), l("a", "b"), l("a/x", "y")}, want: []string{"d755 a", "f644 a/x=1"},
+			refused: []string{`"a": its name is taken by another member`, `"a/x": its name is taken by another member`},
+		},
+		{
+			name: "links out", in: []entry{l("a", "/etc/passwd"), l("b", "../out/secret"), l("c/d", "../../out"), l("e/f", "../x/../../.."), l("g", "h/../../out"), l("h", "."), l("i", ""), l("k", "..")},
 			want: []string{"l h->."},
-			refused: []string{`"a": it links to a place outside`, `"b": it links to a place outside`, `"c/d": it links to a place outside`, `"e/f": it links to a place outside`,
-				`"g": it links to a place outside`, `"i": it links to a place outside`, `"k": it links to a place outside`}},
+			refused: []string{
+				`"a": it links to a place outside`, `"b": it links to a place outside`, `"c/d": it links to a place outside`, `"e/f": it links to a place outside`,
+				`"g": it links to a place outside`, `"i": it links to a place outside`, `"k": it links to a place outside`,
+			},
+		},
 		// p/q/up is the root, so p/q/evil would lead above it although its text counts out.
-		{name: "link through a link", in: []entry{l("p/q/up", "../.."), l("p/q/evil", "up/../out/secret")}, want: []string{"d755 p", "d755 p/q", "l p/q/up->../.."},
-			refused: []string{`"p/q/evil": it links to a place outside`}},
+		{
+			name: "link through a link", in: []entry{l("p/q/up", "../.."), l("p/q/evil", "up/../out/secret")}, want: []string{"d755 p", "d755 p/q", "l p/q/up->../.."},
+			refused: []string{`"p/q/evil": it links to a place outside`},
+		},
 		{name: "links inside", in: []entry{l("a/b", "../c"), l("d", "gone/x"), l("e", "./a"), f("c", "1")}, want: []string{"d755 a", "l a/b->../c", "f644 c=1", "l d->gone/x", "l e->./a"}},
 		{name: "no links", o: Options{NoLinks: true}, in: []entry{l("a", "b"), f("b", "1")}, want: []string{"f644 b=1"}, refused: []string{`"a": it is a symbolic link`}},
-		{name: "hard links", tarOnly: true, in: []entry{f("a", "1"), hard("b/c", "a"), hard("d", "./a"), hard("e", "../out/secret"), hard("f", "/etc/passwd"), hard("g", "later"), f("later", "2"),
-			d("h"), hard("i", "h"), l("k", "../out/secret"), l("m", "a"), hard("n", "m")},
+		{
+			name: "hard links", tarOnly: true, in: []entry{
+				f("a", "1"), hard("b/c", "a"), hard("d", "./a"), hard("e", "../out/secret"), hard("f", "/etc/passwd"), hard("g", "later"), f("later", "2"),
+				d("h"), hard("i", "h"), l("k", "../out/secret"), l("m", "a"), hard("n", "m"),
+			},
 			want: []string{"f644 a=1", "d755 b", "f644 b/c=1", "f644 d=1", "d755 h", "f644 later=2", "l m->a"},
-			refused: []string{`"e": it is a hard link to a file that the archive does not hold before it`, `"f": it is a hard link to a file that the archive does not hold before it`,
+			refused: []string{
+				`"e": it is a hard link to a file that the archive does not hold before it`, `"f": it is a hard link to a file that the archive does not hold before it`,
 				`"g": it is a hard link to a file that the archive does not hold before it`, `"i": it is a hard link to a file that the archive does not hold before it`,
-				`"k": it links to a place outside`, `"n": it is a hard link to a file that the archive does not hold before it`}},
-		{name: "devices", in: []entry{{name: "null", typ: tar.TypeChar, mode: 0o666}, {name: "pipe", typ: tar.TypeFifo, mode: 0o666}, f("ok", "1")}, want: []string{"f644 ok=1"},
-			refused: []string{`"null": it is neither a file nor a folder nor a link`, `"pipe": it is neither a file nor a folder nor a link`}},
-		{name: "block device", tarOnly: true, in: []entry{{name: "sda", typ: tar.TypeBlock, mode: 0o666}, f("ok", "1")}, want: []string{"f644 ok=1"},
-			refused: []string{`"sda": it is neither a file nor a folder nor a link`}},
-		{name: "clashes", in: []entry{f("Read", "1"), f("read", "2"), f("dir/a", "3"), f("DIR/b", "4"), f("é", "5"), f("e\u0301", "6"), f("STRASSE", "7"), f("straße", "8"), f("ſ", "9"), f("s", "10"), f("Σ/x", "11"), f("ς/y", "12")},
+				`"k": it links to a place outside`, `"n": it is a hard link to a file that the archive does not hold before it`,
+			},
+		},
+		{
+			name: "devices", in: []entry{{name: "null", typ: tar.TypeChar, mode: 0o666}, {name: "pipe", typ: tar.TypeFifo, mode: 0o666}, f("ok", "1")}, want: []string{"f644 ok=1"},
+			refused: []string{`"null": it is neither a file nor a folder nor a link`, `"pipe": it is neither a file nor a folder nor a link`},
+		},
+		{
+			name: "block device", tarOnly: true, in: []entry{{name: "sda", typ: tar.TypeBlock, mode: 0o666}, f("ok", "1")}, want: []string{"f644 ok=1"},
+			refused: []string{`"sda": it is neither a file nor a folder nor a link`},
+		},
+		{
+			name: "clashes", in: []entry{f("Read", "1"), f("read", "2"), f("dir/a", "3"), f("DIR/b", "4"), f("é", "5"), f("e\u0301", "6"), f("STRASSE", "7"), f("straße", "8"), f("ſ", "9"), f("s", "10"), f("Σ/x", "11"), f("ς/y", "12")},
 			want: []string{"f644 Read=1", "f644 STRASSE=7", "d755 dir", "f644 dir/a=3", "f644 straße=8", "f644 é=5", "f644 ſ=9", "d755 Σ", "f644 Σ/x=11"},
-			refused: []string{`"read": its name differs from "Read" in case or Unicode form only`, `"DIR/b": its name differs from "dir" in case or Unicode form only`,
+			refused: []string{
+				`"read": its name differs from "Read" in case or Unicode form only`, `"DIR/b": its name differs from "dir" in case or Unicode form only`,
 				"\"e\u0301\"" + `: its name differs from "é" in case or Unicode form only`, `"s": its name differs from "ſ" in case or Unicode form only`,
-				`"ς/y": its name differs from "Σ" in case or Unicode form only`}},
+				`"ς/y": its name differs from "Σ" in case or Unicode form only`,
+			},
+		},
 		{name: "clashes kept", o: Options{KeepClashes: true}, in: []entry{f("Read", "1"), f("read", "2")}, want: []string{"f644 Read=1", "f644 read=2"}},
-		{name: "twice", in: []entry{f("a", "1"), f("./a", "2"), d("b"), {name: "b", typ: tar.TypeDir, mode: 0o700}, f("b", "3"), f("a/x", "4")}, want: []string{"f644 a=1", "d700 b"},
-			refused: []string{`"./a": its name is taken by another member`, `"b": its name is taken by another member`, `"a/x": "a" above it is no folder`}},
-		{name: "255 bytes", in: []entry{f(long255+"/"+long255, "1"), f(long255+"x", "2"), f(strings.Repeat("a/", 2000)+"x", "3")}, want: []string{"d755 " + long255, "f644 " + long255 + "/" + long255 + "=1"},
-			refused: []string{fmt.Sprintf("%q: a part of its name is longer than 255 bytes", long255[:200]+"…"), fmt.Sprintf("%q: its name is too long", strings.Repeat("a/", 100)+"…")}},
-		{name: "deep", o: Options{Limits: Limits{Depth: 3}}, in: []entry{f("a/b/c/d", "1"), f("a/b/c/d/e", "2")}, want: []string{"d755 a", "d755 a/b", "d755 a/b/c", "f644 a/b/c/d=1"},
-			refused: []string{`"a/b/c/d/e": it lies too deep`}},
+		{
+			name: "twice", in: []entry{f("a", "1"), f("./a", "2"), d("b"), {name: "b", typ: tar.TypeDir, mode: 0o700}, f("b", "3"), f("a/x", "4")}, want: []string{"f644 a=1", "d700 b"},
+			refused: []string{`"./a": its name is taken by another member`, `"b": its name is taken by another member`, `"a/x": "a" above it is no folder`},
+		},
+		{
+			name: "255 bytes", in: []entry{f(long255+"/"+long255, "1"), f(long255+"x", "2"), f(strings.Repeat("a/", 2000)+"x", "3")}, want: []string{"d755 " + long255, "f644 " + long255 + "/" + long255 + "=1"},
+			refused: []string{fmt.Sprintf("%q: a part of its name is longer than 255 bytes", long255[:200]+"…"), fmt.Sprintf("%q: its name is too long", strings.Repeat("a/", 100)+"…")},
+		},
+		{
+			name: "deep", o: Options{Limits: Limits{Depth: 3}}, in: []entry{f("a/b/c/d", "1"), f("a/b/c/d/e", "2")}, want: []string{"d755 a", "d755 a/b", "d755 a/b/c", "f644 a/b/c/d=1"},
+			refused: []string{`"a/b/c/d/e": it lies too deep`},
+		},
 		{name: "refused by the caller", o: Options{Refuse: func(name string, dir bool) string {
 			if strings.HasPrefix(name+"/", ".git/") {
 				return "it belongs to git"
@@ -383,8 +428,10 @@ func TestFilesThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{`"a": it exists already`, `"link": it exists already`, `"dir": a folder stands there`, `"up/x": "up" stands where a folder should be`,
-		`"plain/sub": "plain" stands where a folder should be`, `"l": it exists already`}
+	want := []string{
+		`"a": it exists already`, `"link": it exists already`, `"dir": a folder stands there`, `"up/x": "up" stands where a folder should be`,
+		`"plain/sub": "plain" stands where a folder should be`, `"l": it exists already`,
+	}
 	if got := refusals(r); !slices.Equal(got, want) {
 		t.Errorf("%q", got)
 	}

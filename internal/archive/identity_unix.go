@@ -15,5 +15,5 @@ func several(fi fs.FileInfo) (identity, bool) {
 	if !ok || st.Nlink < 2 {
 		return identity{}, false
 	}
-	return identity{uint64(st.Dev), uint64(st.Ino)}, true
+	return identity{uint64(st.Dev), st.Ino}, true //nolint:unconvert // Dev is 32 bits wide on some systems
 }

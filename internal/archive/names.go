@@ -1,7 +1,6 @@
 package archive
 
 import (
-	"path"
 	"strings"
 	"unicode"
 
@@ -49,9 +48,9 @@ func linkStays(name, target string) bool {
 	}
 	up, down := 0, false
 	for p := range strings.SplitSeq(target, "/") {
-		switch {
-		case p == "" || p == ".":
-		case p == "..":
+		switch p {
+		case "", ".":
+		case "..":
 			if down {
 				return false
 			}
@@ -100,5 +99,3 @@ func parents(name string) []string {
 	}
 	return out
 }
-
-func parent(name string) string { return path.Dir(name) }

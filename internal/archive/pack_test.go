@@ -215,8 +215,18 @@ func TestLinkStays(t *testing.T) {
 		name, target string
 		want         bool
 	}{
-		{"a", "b", true}, {"a", "./b/../c", false}, {"a", "..", false}, {"a/b", "..", true}, {"a/b", "../../x", false}, {"a/b/c", "../../x", true}, {"a", "/x", false}, {"a", "", false},
-		{"a", "b//c", true}, {"a", "x\x00y", false}, {"a/b", "../", true}, {"a/b", ".././../x", false},
+		{"a", "b", true},
+		{"a", "./b/../c", false},
+		{"a", "..", false},
+		{"a/b", "..", true},
+		{"a/b", "../../x", false},
+		{"a/b/c", "../../x", true},
+		{"a", "/x", false},
+		{"a", "", false},
+		{"a", "b//c", true},
+		{"a", "x\x00y", false},
+		{"a/b", "../", true},
+		{"a/b", ".././../x", false},
 	} {
 		if got := linkStays(c.name, c.target); got != c.want {
 			t.Errorf("%s -> %s: %v", c.name, c.target, got)

@@ -78,12 +78,12 @@ func CreateBytes(path string, mode fs.FileMode, data []byte) error {
 
 // Update reads path, hands its bytes to change and writes what change answers, all under an exclusive lock on path + ".lock",
 // so that no update of another process is lost. A missing file is nil bytes. Nothing is written when the bytes stay equal or change fails.
-func Update(ctx context.Context, path string, mode fs.FileMode, change func(old []byte) ([]byte, error)) error {
+func Update(ctx context.Context, path string, mode fs.FileMode, change func(old []byte) ([]byte, error)) (err error) {
 	l, err := NewLock(ctx, path+".lock")
 	if err != nil {
 		return err
 	}
-	defer l.Unlock()
+	defer func() { err = errors.Join(err, l.Unlock()) }()
 	old, err := os.ReadFile(path)
 	missing := errors.Is(err, fs.ErrNotExist)
 	if err != nil && !missing {

@@ -71,9 +71,11 @@ func (c *Config) read(l *diag.List) {
 		c.hidden = harmful(c.tree)
 		c.kept = without(c.tree, nil, c.hidden)
 		for _, h := range c.hidden {
-			l.Add(diag.Problem{Pos: h.pos, Code: "config.untrusted", Severity: diag.Warning,
+			l.Add(diag.Problem{
+				Pos: h.pos, Code: "config.untrusted", Severity: diag.Warning,
 				Summary: fmt.Sprintf("%s is ignored: %s", h.key, c.file.doubt),
-				Fix:     "read the file, then trust it with agent-env config trust " + shellWord(c.file.path)})
+				Fix:     "read the file, then trust it with agent-env config trust " + shellWord(c.file.path),
+			})
 		}
 	}
 	check(c.schema, c.kept, l)

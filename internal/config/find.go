@@ -158,8 +158,10 @@ func stateRoot(env func(string) (string, bool), home string, l *diag.List) strin
 		if filepath.IsAbs(x) {
 			return filepath.Join(x, "agentenv")
 		}
-		l.Add(diag.Problem{Pos: diag.Pos{File: "XDG_STATE_HOME"}, Code: "config.state", Severity: diag.Warning,
-			Summary: "it is no absolute path and is ignored", Fix: "set it to an absolute path or unset it"})
+		l.Add(diag.Problem{
+			Pos: diag.Pos{File: "XDG_STATE_HOME"}, Code: "config.state", Severity: diag.Warning,
+			Summary: "it is no absolute path and is ignored", Fix: "set it to an absolute path or unset it",
+		})
 	}
 	if home == "" {
 		l.Add(diag.Problem{Code: "config.state", Summary: "there is no place for state: this user has no home folder", Fix: "set HOME or XDG_STATE_HOME to an absolute path"})

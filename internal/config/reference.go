@@ -63,6 +63,7 @@ func checkReferences(n doc.Node, path []string, l *diag.List) {
 		for name, v := range n.Members() {
 			checkReferences(v, append(path[:len(path):len(path)], name), l)
 		}
+	default:
 	}
 }
 

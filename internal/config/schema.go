@@ -54,6 +54,7 @@ const Local = "local"
 func str(d string) doc.Field {
 	return doc.Field{Type: doc.Type{Kinds: []doc.Kind{doc.String}, NonEmpty: true}, Doc: d}
 }
+
 func flag(d string) doc.Field {
 	return doc.Field{Type: doc.Type{Kinds: []doc.Kind{doc.Bool}}, Doc: d, Default: false}
 }
@@ -145,12 +146,16 @@ func newSchema(state string) *doc.Schema {
 		of("task_steps", group("step types", of("impls", strs("classes of more types")))),
 		of("explorer", explorerTable()),
 		of("git_plugins", gitPluginsTable()),
-		of("delegates", doc.Field{Doc: "agents that work may be handed to, by name", Type: doc.Type{Kinds: []doc.Kind{doc.Object},
-			Elem: &doc.Type{Kinds: []doc.Kind{doc.Object}}}}),
+		of("delegates", doc.Field{Doc: "agents that work may be handed to, by name", Type: doc.Type{
+			Kinds: []doc.Kind{doc.Object},
+			Elem:  &doc.Type{Kinds: []doc.Kind{doc.Object}},
+		}}),
 		of("projects", projectsTable()),
 		of("allow_unknown_fields", flag("unknown step fields are warnings")),
-		of("plugins", doc.Field{Doc: "settings of plugins, by distribution", Type: doc.Type{Kinds: []doc.Kind{doc.Object},
-			Elem: &doc.Type{Kinds: []doc.Kind{doc.Object}}, Check: checkPlugins}}),
+		of("plugins", doc.Field{Doc: "settings of plugins, by distribution", Type: doc.Type{
+			Kinds: []doc.Kind{doc.Object},
+			Elem:  &doc.Type{Kinds: []doc.Kind{doc.Object}}, Check: checkPlugins,
+		}}),
 	}}
 	hideValues(s)
 	return s
@@ -216,8 +221,10 @@ func modelTable() doc.Field {
 		of("default", str("the model when nothing else names one")),
 		of("roles", table("model by role")),
 		of("params", doc.Field{Doc: "more arguments of every call", Type: doc.Type{Kinds: []doc.Kind{doc.Object}, Check: checkParams}}),
-		of("headers", doc.Field{Doc: "sent to the configured endpoint alone", Type: doc.Type{Kinds: []doc.Kind{doc.Object},
-			Elem: &doc.Type{Kinds: []doc.Kind{doc.String}}, Check: checkHeaders}}),
+		of("headers", doc.Field{Doc: "sent to the configured endpoint alone", Type: doc.Type{
+			Kinds: []doc.Kind{doc.Object},
+			Elem:  &doc.Type{Kinds: []doc.Kind{doc.String}}, Check: checkHeaders,
+		}}),
 	)
 }
 

@@ -105,8 +105,10 @@ args = ["--token", "canary", "--verbose", "x"]
 			t.Errorf("%s:\ngot  %s\nwant %s", name, got[name], want)
 		}
 	}
-	wantOrder := []string{"document", "object", "image", "secret", "runner", "model", "conversations", "agents", "sandbox", "state", "envs", "artifacts", "task_steps", "explorer",
-		"git_plugins", "delegates", "projects", "allow_unknown_fields"}
+	wantOrder := []string{
+		"document", "object", "image", "secret", "runner", "model", "conversations", "agents", "sandbox", "state", "envs", "artifacts", "task_steps", "explorer",
+		"git_plugins", "delegates", "projects", "allow_unknown_fields",
+	}
 	if !slices.Equal(order, wantOrder) {
 		t.Error(order)
 	}
@@ -240,6 +242,7 @@ func TestSources(t *testing.T) {
 
 // everything is all that the package says about a configuration: problems, reports, explanations of every key, errors of every accessor.
 func everything(t *testing.T, c *Config, l diag.List) string {
+	t.Helper()
 	var b strings.Builder
 	add := func(v any, err error) {
 		fmt.Fprintln(&b, asJSON(t, v), err)

@@ -31,7 +31,7 @@ func (s *Streams) Confirm(ctx context.Context, question, flag string) (bool, err
 		fmt.Fprintf(s.Err, "%s [y/N]: ", question)
 		answer, err := s.line(ctx)
 		if err != nil {
-			io.WriteString(s.Err, "\n")
+			s.Problem("")
 			return false, err
 		}
 		switch strings.ToLower(strings.TrimSpace(answer)) {
@@ -40,7 +40,7 @@ func (s *Streams) Confirm(ctx context.Context, question, flag string) (bool, err
 		case "", "n", "no":
 			return false, nil
 		}
-		io.WriteString(s.Err, "Please answer y or n.\n")
+		s.Problem("Please answer y or n.")
 	}
 }
 

@@ -68,7 +68,7 @@ func (s *screen) above(w io.Writer, b []byte) (int, error) {
 // end takes the bars off the screen. The caller holds the lock.
 func (s *screen) end() {
 	s.ended = true
-	s.f.Write(append(s.erase(), s.part...))
+	fmt.Fprintf(s.f, "%s%s", s.erase(), s.part)
 	s.part, s.shown, s.lines = nil, nil, 0
 }
 

@@ -141,7 +141,7 @@ func (s *Streams) Detail(format string, args ...any) {
 
 // Problem prints a line that nobody can turn off.
 func (s *Streams) Problem(format string, args ...any) {
-	io.WriteString(s.Err, fmt.Sprintf(format, args...)+"\n") // one write, so that lines of several processes don't mix
+	fmt.Fprintf(s.Err, format+"\n", args...) // one write, so that lines of several processes don't mix
 }
 
 // Failed is the first error met in writing results (a full disk, a closed pipe): a command that lost its output has failed.

@@ -113,11 +113,11 @@ func removeAll(path string) error {
 	if !errors.Is(err, fs.ErrPermission) {
 		return err
 	}
-	filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
-		if d != nil && d.IsDir() {
-			os.Chmod(p, 0o700) // RemoveAll below tells what still can't be done
+	err = filepath.WalkDir(path, func(p string, d fs.DirEntry, err error) error {
+		if d == nil || !d.IsDir() {
+			return nil
 		}
-		return nil
+		return os.Chmod(p, 0o700)
 	})
-	return os.RemoveAll(path)
+	return errors.Join(err, os.RemoveAll(path))
 }

@@ -141,7 +141,7 @@ func (s *Store) hold(ctx context.Context, name string) (*Held, error) {
 // held notes the use and answers the tree.
 func (s *Store) held(name string, lock *atomicfile.Lock) *Held {
 	now := time.Now()
-	os.Chtimes(s.lockPath(name), now, now) // the last use is a hint: a store that can't be written to has none
+	_ = os.Chtimes(s.lockPath(name), now, now) // the last use is a hint: a store that can't be written to has none
 	return &Held{path: s.treePath(name), lock: lock}
 }
 

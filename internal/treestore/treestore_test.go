@@ -483,6 +483,7 @@ func TestAnotherProcessHolds(t *testing.T) {
 
 // A build is killed at every sync, rename and new folder, one after another: the next process finds a whole tree or none, and leaves no litter.
 func TestKilledAtEverySync(t *testing.T) {
+	t.Parallel()
 	strace, err := exec.LookPath("strace")
 	if err != nil || testing.Short() {
 		t.Skip("needs strace, and more than a few seconds:", err)
