@@ -49,7 +49,7 @@ type Conflict struct {
 }
 
 // Set is a catalog under construction and in use. It is not safe for concurrent writes.
-// A built-in always wins; config replaces a plugin's entry; of two plugins on one name neither is served.
+// A built-in always wins; config replaces a plugin's entry; a name that two plugins or two entries of config claim is not served at all.
 type Set[T any] struct {
 	group string
 	all   map[string][]Entry[T]
@@ -113,19 +113,10 @@ func (s *Set[T]) Conflicts() []Conflict {
 	return out
 }
 
+// pick answers the entry that serves name, or nil, and the origins of all others.
 func (s *Set[T]) pick(name string) (*Entry[T], []Origin) {
 	es := s.all[name]
-	best := -1
-	for _, kind := range []string{Builtin, Config} {
-		for i := range es {
-			if es[i].Origin.Kind == kind && best < 0 {
-				best = i
-			}
-		}
-	}
-	if best < 0 && len(es) == 1 {
-		best = 0
-	}
+	best := s.best(es)
 	var losers []Origin
 	for i := range es {
 		if i != best {
@@ -136,4 +127,32 @@ func (s *Set[T]) pick(name string) (*Entry[T], []Origin) {
 		return nil, losers
 	}
 	return &es[best], losers
+}
+
+// best is the index of the entry that wins, or -1.
+func (s *Set[T]) best(es []Entry[T]) int {
+	builtin, config, plugin := -1, -1, -1
+	configs, plugins := 0, 0
+	for i, e := range es {
+		switch e.Origin.Kind {
+		case Builtin:
+			builtin = i
+		case Config:
+			config = i
+			configs++
+		default:
+			plugin = i
+			plugins++
+		}
+	}
+	switch {
+	case builtin >= 0:
+		return builtin
+	case plugins > 1 || configs > 1:
+		return -1
+	case configs == 1:
+		return config
+	default:
+		return plugin
+	}
 }

@@ -324,7 +324,7 @@ func TestGetAndPruneAtOnce(t *testing.T) {
 	})
 	for i := range 4 {
 		users.Go(func() {
-			for n := range 10 {
+			for n := 0; n < 10 || pruned.Load() < 5 && n < 1000; n++ {
 				key := strconv.Itoa((i + n) % 3)
 				h, err := s.Get(t.Context(), key, func(_ context.Context, dir string) error { return fill(dir, key) })
 				if err != nil {
@@ -334,7 +334,10 @@ func TestGetAndPruneAtOnce(t *testing.T) {
 				if got := content(t, h); got != key {
 					t.Errorf("tree %s holds %q", key, got)
 				}
-				h.Release()
+				if err := h.Release(); err != nil {
+					t.Error(err)
+				}
+				time.Sleep(time.Millisecond) // leaves the pruner a moment in which nobody holds the tree
 			}
 		})
 	}
