@@ -128,6 +128,7 @@ func (a *App) describe(i Installed, d *Description) error {
 			d.Tasks++
 		case bundle.Evals:
 			d.Evals++
+		default: // nothing that could be run
 		}
 	}
 	return problems.Err()

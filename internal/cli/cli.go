@@ -91,7 +91,7 @@ func message(err error) string {
 
 // flatten takes joined errors apart, so that each has its own line.
 func flatten(err error) []error {
-	if j, ok := err.(interface{ Unwrap() []error }); ok { //nolint:errorlint // a wrapped join is one message, only a bare one is taken apart
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
 		for _, e := range j.Unwrap() {
 			out = append(out, flatten(e)...)
