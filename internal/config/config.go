@@ -68,7 +68,7 @@ func (c *Config) read(l *diag.List) {
 	c.kept = c.tree
 	c.file.doubt = doubt(c.file, c.home, c.state)
 	if c.file.doubt != "" {
-		c.hidden = harmful(c.tree)
+		c.hidden = c.harmful(c.tree)
 		c.kept = without(c.tree, nil, c.hidden)
 		for _, h := range c.hidden {
 			l.Add(diag.Problem{

@@ -128,7 +128,7 @@ func realPath(path string) string {
 }
 
 // harmful are the settings of a tree that an untrusted file may not make, in order. References are never harmless: they name secrets.
-func harmful(root doc.Node) []ignored {
+func (c *Config) harmful(root doc.Node) []ignored {
 	var out []ignored
 	var walk func(n doc.Node, path []string)
 	walk = func(n doc.Node, path []string) {
@@ -139,7 +139,7 @@ func harmful(root doc.Node) []ignored {
 				if hasReference(v) {
 					out = append(out, ignored{key(p), p, v.KeyPos()})
 				}
-			case v.Kind() == doc.Object && slices.ContainsFunc(harmless(), func(h []string) bool { return below(h, p...) }):
+			case v.Kind() == doc.Object && c.grouping(p):
 				walk(v, p)
 			default:
 				out = append(out, ignored{key(p), p, v.KeyPos()})
@@ -148,6 +148,12 @@ func harmful(root doc.Node) []ignored {
 	}
 	walk(root, nil)
 	return out
+}
+
+// grouping tells a table that only holds settings, or tables by name, from one that is a setting itself (a class table, a plugin's table).
+func (c *Config) grouping(path []string) bool {
+	f := c.field(path...)
+	return f != nil && !slices.Contains(f.Type.Kinds, doc.String) && (f.Type.Fields != nil || open(&f.Type)) && slices.Contains(f.Type.Kinds, doc.Object)
 }
 
 func hasReference(n doc.Node) bool {
@@ -220,7 +226,7 @@ func (c *Config) Trust(ctx context.Context, path string) (Trusted, error) {
 		return Trusted{}, l.Err()
 	}
 	out := Trusted{FormatVersion: 1, Path: realPath(path), Digest: ref.DigestOf(src), Keys: []TrustedKey{}}
-	for _, h := range harmful(t.Root()) {
+	for _, h := range c.harmful(t.Root()) {
 		out.Keys = append(out.Keys, TrustedKey{h.key, h.pos.Line, mask(at(t.Root(), h.path...), h.path)})
 	}
 	if err := atomicfile.MkdirAll(c.state); err != nil {

@@ -40,8 +40,8 @@ command = "evil"
 `
 
 var hostileKeys = []string{
-	"1 allow_unknown_fields", "2 stores", "5 model.base_url", "6 model.api_key", "8 model.params", "9 model.roles", "13 sandbox.default", "15 sandbox.local",
-	"19 artifacts.impls", "23 explorer.static_dir", "24 plugins",
+	"1 allow_unknown_fields", "2 stores.document", "5 model.base_url", "6 model.api_key", "8 model.params", "9 model.roles", "13 sandbox.default", "16 sandbox.local.tools", "17 sandbox.local.isolation",
+	"19 artifacts.impls", "23 explorer.static_dir", "24 plugins.acme",
 }
 
 func TestAFileInABundleKeepsItsHarmlessKeys(t *testing.T) {
