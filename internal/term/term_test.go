@@ -277,3 +277,18 @@ func snapshot(s *Streams, b *bytes.Buffer) string {
 	defer s.con.mu.Unlock()
 	return b.String()
 }
+
+func TestSystemStreams(t *testing.T) {
+	s := System(env())
+	in, out, err := s.Files()
+	if in != os.Stdin || out != os.Stdout || err != os.Stderr {
+		t.Error("the process's own files are not behind the streams")
+	}
+	if s.ErrTTY != (s.Width() > 0) && s.Width() > 0 {
+		t.Error("a width without a terminal")
+	}
+	b, _, _ := Buffers("")
+	if in, out, err := b.Files(); in != nil || out != nil || err != nil || b.Width() != 0 {
+		t.Error("files behind buffers")
+	}
+}
