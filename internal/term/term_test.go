@@ -284,7 +284,7 @@ func TestSystemStreams(t *testing.T) {
 	if in != os.Stdin || out != os.Stdout || err != os.Stderr {
 		t.Error("the process's own files are not behind the streams")
 	}
-	if s.ErrTTY != (s.Width() > 0) && s.Width() > 0 {
+	if s.Width() > 0 && !s.ErrTTY {
 		t.Error("a width without a terminal")
 	}
 	b, _, _ := Buffers("")
