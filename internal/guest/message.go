@@ -74,7 +74,7 @@ const LeaseFormat = "%020d\n"
 const BirthFD = 3
 
 // Boot is what a provider tells PID 1: the world to build and how to live in it. Files ride with the request in this order: the
-// listener, the lock, the lease; one for every Layer and Bind that says so; one for every cgroup to join; the memory events.
+// listener; the slot, a file that PID 1 locks for the box's life and whose first bytes are the lease's end; one for every Layer and Bind that says so; one for every cgroup to join; the memory events.
 type Boot struct {
 	Hostname string `json:"hostname"`
 	// Tied: the end of the birth socket is the end of the box. Without it a box lives on once its owner has said FrameEnd there, which

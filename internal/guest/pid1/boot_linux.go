@@ -20,12 +20,12 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	if err := harden(b.Tied); err != nil {
 		return nil, nil, err
 	}
-	listener, lock, leaseFile := rides.take(), rides.take(), rides.take()
+	listener, slot := rides.take(), rides.take()
 	if rides.short {
 		return nil, nil, errors.New("the boot message lacks descriptors")
 	}
 	// The lock stands for the box's life to everybody outside, so it comes first, and it is held until the process ends.
-	if err := unix.FcntlFlock(lock.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
+	if err := unix.FcntlFlock(slot.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}); err != nil {
 		return nil, nil, fmt.Errorf("lock the sandbox: %w", err)
 	}
 	l, err := net.FileListener(listener)
@@ -62,7 +62,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	}
 	clock.lap("probe")
 
-	ls, err := newLease(leaseFile, b.Lease)
+	ls, err := newLease(slot, b.Lease)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -73,7 +73,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	if rides.short {
 		return nil, nil, errors.New("the boot message lacks descriptors")
 	}
-	s := &server{listener: l, spawner: sp, lease: ls, memory: mem, env: b.Env, pids: b.Pids, lock: lock}
+	s := &server{listener: l, spawner: sp, lease: ls, memory: mem, env: b.Env, pids: b.Pids}
 	if err := s.openNull(); err != nil {
 		return nil, nil, err
 	}

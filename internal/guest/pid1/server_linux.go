@@ -20,7 +20,6 @@ type server struct {
 	env      []string
 	pids     uint64
 	null     *os.File
-	lock     *os.File // held open: closing it would free the box's lock
 }
 
 func (s *server) openNull() (err error) {

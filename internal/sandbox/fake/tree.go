@@ -212,8 +212,9 @@ func (t *Tree) untar(under string, r io.Reader) error {
 	tr := tar.NewReader(r)
 	for {
 		h, err := tr.Next()
-		if err == io.EOF {
-			return nil
+		if errors.Is(err, io.EOF) {
+			_, err := io.Copy(io.Discard, r)
+			return err
 		}
 		if err != nil {
 			return fmt.Errorf("read the archive: %w", err)
@@ -241,6 +242,9 @@ func (t *Tree) entry(root string, h *tar.Header, r io.Reader) error {
 	}
 	switch h.Typeflag {
 	case tar.TypeDir:
+		if n := t.nodes[full]; n != nil && !n.IsDir() {
+			return errEscapes
+		}
 		t.mkdir(full)
 		t.nodes[full].mode = mode
 	case tar.TypeReg:

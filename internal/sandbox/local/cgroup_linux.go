@@ -146,7 +146,7 @@ func (c *cgroups) make(id string, l limits) (_ *group, err error) {
 		if err != nil {
 			g.close()
 			for _, dir := range g.dirs {
-				err = errors.Join(err, removeCgroup(dir))
+				err = errors.Join(err, removeCgroup(dir, id))
 			}
 		}
 	}()
@@ -288,9 +288,9 @@ func (g *group) admit(pid int) error {
 }
 
 // removeCgroup removes a dead box's group; the kernel may need a moment to see its last process off.
-func removeCgroup(dir string) error {
-	if !strings.Contains(dir, "/"+groupsDir+"/") {
-		return fmt.Errorf("%s is not a sandbox's control group", dir)
+func removeCgroup(dir, id string) error {
+	if !strings.HasSuffix(dir, "/"+groupsDir+"/"+id) {
+		return fmt.Errorf("%s is not the control group of sandbox %s", dir, id)
 	}
 	return retry(func() error {
 		err := os.Remove(dir)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -24,6 +25,9 @@ var errClosed = errors.New("the sandbox provider is closed")
 // Create makes a box, or answers the living one of the same key.
 func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
 	if err := check(&s); err != nil {
+		return sandbox.Info{}, err
+	}
+	if err := ctx.Err(); err != nil {
 		return sandbox.Info{}, err
 	}
 	p.mu.Lock()
@@ -53,6 +57,9 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 	info, err := p.make(ctx, &s, suffix)
 	if errors.Is(err, errNoIDMap) { // known from now on: the next attempt does without
 		info, err = p.make(ctx, &s, suffix)
+	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // what failed for it is of no interest
 	}
 	if err != nil {
 		return sandbox.Info{}, fmt.Errorf("make a local sandbox: %w", err)
@@ -135,7 +142,7 @@ func (p *Provider) lockKey(ctx context.Context, sum []byte) (func(), error) {
 
 // byKey finds the living box of a key. Its caller holds the key's lock.
 func (p *Provider) byKey(key, suffix string) (sandbox.Info, bool) {
-	names, err := readNames(p.boxes)
+	names, err := slots(p.boxes)
 	if err != nil {
 		return sandbox.Info{}, false
 	}
@@ -143,7 +150,7 @@ func (p *Provider) byKey(key, suffix string) (sandbox.Info, bool) {
 		if !strings.HasSuffix(name, suffix) {
 			continue
 		}
-		f, err := openFolder(p.boxes, name)
+		f, err := openSlot(p.boxes, name)
 		if err != nil {
 			continue
 		}
@@ -158,11 +165,11 @@ func (p *Provider) byKey(key, suffix string) (sandbox.Info, bool) {
 
 // make makes one box. On failure nothing of it is left.
 func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ sandbox.Info, err error) {
-	f, err := p.newFolder(suffix)
+	f, err := p.newSlot(suffix)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	defer f.close() // lets go of the folder too
+	defer f.close() // lets go of the slot too
 	m := &making{p: p, s: s, f: f}
 	defer func() {
 		m.rides.close()
@@ -170,10 +177,15 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ 
 			err = errors.Join(err, m.undo(context.WithoutCancel(ctx)))
 		}
 	}()
+	// The look at the host takes about as long as the fork of the child, and neither needs the other.
+	looked := make(chan error, 1)
+	var looking sync.WaitGroup
+	looking.Go(func() { looked <- m.look(ctx) })
+	defer looking.Wait()
 	if err := m.prepare(ctx); err != nil {
 		return sandbox.Info{}, err
 	}
-	booted, err := m.start(ctx)
+	booted, err := m.start(ctx, looked)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
@@ -190,22 +202,22 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ 
 	return r.Info, p.keep(f.id, m.child, s.Tied)
 }
 
-// newFolder makes a folder that nobody else has. A sweep may take one away between its making and its taking.
-func (p *Provider) newFolder(suffix string) (*folder, error) {
+// newSlot makes a slot that nobody else has. A sweep may take one away between its making and its taking.
+func (p *Provider) newSlot(suffix string) (*slot, error) {
 	for range 10 {
-		f, err := makeFolder(p.boxes, "b"+strings.ToLower(rand.Text()[:9])+suffix)
+		f, err := makeSlot(p.boxes, "b"+strings.ToLower(rand.Text()[:9])+suffix)
 		if errors.Is(err, os.ErrExist) || errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
-			return nil, fmt.Errorf("make the sandbox's folder: %w", err)
+			return nil, fmt.Errorf("make the sandbox's file: %w", err)
 		}
 		if f.here() {
 			return f, nil
 		}
 		f.close()
 	}
-	return nil, errors.New("make the sandbox's folder: it is taken away each time")
+	return nil, errors.New("make the sandbox's file: it is taken away each time")
 }
 
 // keep remembers a child until it ends or the provider closes.

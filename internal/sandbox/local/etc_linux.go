@@ -1,86 +1,48 @@
 package local
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
-	"hash"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
-
-	"golang.org/x/sys/unix"
 )
 
 // What of the host's /etc is not copied: it is made for each box, or it tells of the machine alone.
 var etcSkipped = []string{"hostname", "hosts", "resolv.conf", "machine-id", "mtab"}
 
-// etcKey stands for the state of the host's /etc: its folders' times, which every creation, removal and replacement changes, and the
-// times of the files at its top.
-func etcKey(dir string) (string, error) {
-	h := sha256.New()
-	err := hashDirs(h, dir, true)
-	return hex.EncodeToString(h.Sum(nil)[:12]), err
-}
-
-func hashDirs(h hash.Hash, dir string, top bool) error {
-	f, err := os.Open(dir)
-	if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
+// etcNames are what the copy of /etc depends on: all folders, whose times every creation, removal and replacement changes, and the files at
+// the top.
+func etcNames(dir string) ([]string, error) {
+	names := []string{dir}
+	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	defer f.Close()
-	if err := hashTime(h, dir); err != nil {
-		return err
-	}
-	entries, err := f.ReadDir(-1)
-	if err != nil {
-		return err
-	}
-	slices.SortFunc(entries, func(a, b fs.DirEntry) int {
-		if a.Name() < b.Name() {
-			return -1
-		}
-		return 1
-	})
 	for _, e := range entries {
 		full := filepath.Join(dir, e.Name())
-		switch {
-		case e.IsDir():
-			if err := hashDirs(h, full, false); err != nil {
-				return err
+		if e.Type().IsRegular() {
+			names = append(names, full)
+		}
+		if !e.IsDir() {
+			continue
+		}
+		err := filepath.WalkDir(full, func(name string, d fs.DirEntry, err error) error {
+			if d != nil && d.IsDir() {
+				names = append(names, name) // also one that can't be read
 			}
-		case top && e.Type().IsRegular():
-			if err := hashTime(h, full); err != nil {
-				return err
+			if errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist) {
+				return nil
 			}
+			return err
+		})
+		if err != nil {
+			return nil, err
 		}
 	}
-	return nil
-}
-
-func hashTime(h hash.Hash, name string) error {
-	var st unix.Stat_t
-	if err := unix.Lstat(name, &st); err != nil {
-		if errors.Is(err, unix.ENOENT) {
-			return nil
-		}
-		return err
-	}
-	io.WriteString(h, name)
-	var b [28]byte
-	binary.LittleEndian.PutUint64(b[:], uint64(st.Mtim.Nano()))
-	binary.LittleEndian.PutUint64(b[8:], uint64(st.Size))
-	binary.LittleEndian.PutUint64(b[16:], st.Ino)
-	binary.LittleEndian.PutUint32(b[24:], st.Mode)
-	h.Write(b[:])
-	return nil
+	return names, nil
 }
 
 // copyEtc copies what everybody may read. Modes stay, owners become the box's root.
@@ -182,14 +144,10 @@ var writableTrees = []string{"/usr/local"}
 // maxSkeleton bounds the copy of a very large /usr/local.
 const maxSkeleton = 20000
 
-func skeletonKey() (string, error) {
-	h := sha256.New()
-	for _, dir := range append(writableDirs(), "/usr", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/share") {
-		if err := hashTime(h, dir); err != nil {
-			return "", err
-		}
-	}
-	return hex.EncodeToString(h.Sum(nil)[:12]), nil
+// skeletonNames are what the bare folders depend on. A folder made deep in /usr/local is missed until something changes above; then a box
+// can't write there, no more.
+func skeletonNames() ([]string, error) {
+	return append(writableDirs(), "/usr", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/share"), nil
 }
 
 // copySkeleton makes the folders, empty, below to.

@@ -228,8 +228,8 @@ func (h *host) layer(m *mounts, name string, owned bool, userns int, recursive u
 	return guest.Layer{File: true}, nil
 }
 
-// hiddenPaths are paths of the host that no box may see: its own folder, and what is in the caller's home and current folder.
-func (p *Provider) hiddenPaths(f *folder) []string {
+// hiddenPaths are paths of the host that no box may see: its own file, and what is in the caller's home and current folder.
+func (p *Provider) hiddenPaths(f *slot) []string {
 	hidden := []string{f.path}
 	home, _ := os.UserHomeDir()
 	wd, _ := os.Getwd()

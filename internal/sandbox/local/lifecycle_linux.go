@@ -20,7 +20,7 @@ func (p *Provider) Connect(ctx context.Context, id string) (guest.Box, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	f, err := openFolder(p.boxes, id)
+	f, err := openSlot(p.boxes, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
 	}
@@ -34,23 +34,22 @@ func (p *Provider) Connect(ctx context.Context, id string) (guest.Box, error) {
 		}
 		return nil, fmt.Errorf("%s has ended: %w", id, sandbox.ErrNotFound)
 	}
+	return guest.NewClient(id, f.dial, func() error { f.close(); return nil }), nil
+}
+
+// dial opens one connection to the box's PID 1.
+func (s *slot) dial(ctx context.Context) (*net.UnixConn, error) {
 	var d net.Dialer
-	dial := func(ctx context.Context) (*net.UnixConn, error) {
-		c, err := d.DialContext(ctx, "unix", f.short(sockFile))
-		if err != nil {
-			return nil, err
-		}
-		return c.(*net.UnixConn), nil
+	c, err := d.DialContext(ctx, "unix", s.address())
+	if err != nil {
+		return nil, err
 	}
-	return guest.NewClient(id, dial, func() error { f.close(); return nil }), nil
+	return c.(*net.UnixConn), nil
 }
 
 // List tells of every box of this state root, newest first.
 func (p *Provider) List(ctx context.Context) ([]sandbox.Info, error) {
-	names, err := readNames(p.boxes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	names, err := slots(p.boxes)
 	if err != nil {
 		return nil, fmt.Errorf("list the sandboxes: %w", err)
 	}
@@ -59,7 +58,7 @@ func (p *Provider) List(ctx context.Context) ([]sandbox.Info, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		f, err := openFolder(p.boxes, name)
+		f, err := openSlot(p.boxes, name)
 		if err != nil {
 			continue // no box's folder, or gone meanwhile
 		}
@@ -75,7 +74,7 @@ const destroyLimit = 30 * time.Second
 
 // Destroy kills a box, waits for its end and removes what it left.
 func (p *Provider) Destroy(ctx context.Context, id string) error {
-	f, err := openFolder(p.boxes, id)
+	f, err := openSlot(p.boxes, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -92,17 +91,17 @@ func (p *Provider) Destroy(ctx context.Context, id string) error {
 }
 
 // destroy kills and removes until both have worked: the box may be starting, or be destroyed by somebody else as well.
-func (p *Provider) destroy(ctx context.Context, f *folder) error {
-	for wait := time.Millisecond; f.here(); wait = min(2*wait, 50*time.Millisecond) {
-		if err := f.kill(ctx); err != nil {
+func (p *Provider) destroy(ctx context.Context, s *slot) error {
+	for wait := time.Millisecond; s.here(); wait = min(2*wait, 50*time.Millisecond) {
+		if err := s.kill(ctx); err != nil {
 			return err
 		}
-		if unix.Flock(f.fd(), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			if pid, err := f.holder(); err == nil && pid == 0 && f.here() {
-				p.awaitReaped(ctx, f.id)
-				return f.remove()
+		if unix.Flock(s.fd(), unix.LOCK_EX|unix.LOCK_NB) == nil {
+			if pid, err := s.holder(); err == nil && pid == 0 && s.here() {
+				p.awaitReaped(ctx, s.id)
+				return s.remove()
 			}
-			unix.Flock(f.fd(), unix.LOCK_UN)
+			unix.Flock(s.fd(), unix.LOCK_UN)
 		}
 		select {
 		case <-ctx.Done():
@@ -129,10 +128,7 @@ func (p *Provider) awaitReaped(ctx context.Context, id string) {
 
 // Sweep removes what dead boxes left, and answers their ids.
 func (p *Provider) Sweep(ctx context.Context) ([]string, error) {
-	names, err := readNames(p.boxes)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	names, err := slots(p.boxes)
 	if err != nil {
 		return nil, fmt.Errorf("sweep the sandboxes: %w", err)
 	}
@@ -144,7 +140,7 @@ func (p *Provider) Sweep(ctx context.Context) ([]string, error) {
 			errs = append(errs, ctx.Err())
 			break
 		}
-		f, err := openFolder(p.boxes, name)
+		f, err := openSlot(p.boxes, name)
 		if err != nil {
 			continue
 		}
@@ -159,15 +155,15 @@ func (p *Provider) Sweep(ctx context.Context) ([]string, error) {
 }
 
 // sweep removes a folder that nobody makes, removes or lives in.
-func sweep(f *folder) (bool, error) {
-	if unix.Flock(f.fd(), unix.LOCK_EX|unix.LOCK_NB) != nil || !f.here() {
+func sweep(s *slot) (bool, error) {
+	if unix.Flock(s.fd(), unix.LOCK_EX|unix.LOCK_NB) != nil || !s.here() {
 		return false, nil
 	}
-	pid, err := f.holder()
+	pid, err := s.holder()
 	if err != nil || pid != 0 {
 		return false, err
 	}
-	return true, f.remove()
+	return true, s.remove()
 }
 
 // Close ends the tied boxes of this process and lets go of the others.
@@ -194,7 +190,7 @@ func (p *Provider) Close() error {
 	for id, c := range tied {
 		errs = append(errs, ignoreGone(c.proc.signal(unix.SIGKILL)))
 		<-c.reaped
-		if f, err := openFolder(p.boxes, id); err == nil {
+		if f, err := openSlot(p.boxes, id); err == nil {
 			_, err := sweep(f)
 			f.close()
 			errs = append(errs, err)

@@ -2,8 +2,8 @@
 //
 // A box has its own mount, user, pid, ipc, uts, net and cgroup namespaces and a root of its own; its PID 1 is the guest program
 // (package guest/pid1). A tied box is a child of the process that made it and dies with it; a leased one lives until its lease ends.
-// What a box leaves on the host is one folder below the state root, and cgroups as root. A box lives exactly as long as its PID 1 holds
-// the POSIX lock on the folder's lock file: the kernel tells who holds it, so no pid is ever taken from a file.
+// What a box has on the host is that file, a socket beside it, and cgroups as root. A box lives exactly as long as its PID 1 holds
+// the POSIX lock on its slot, a file below the state root: the kernel tells who holds it, so no pid is ever taken from a file.
 //
 // The package makes no network beyond loopback and no roots from images.
 package local

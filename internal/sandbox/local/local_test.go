@@ -1,48 +1,61 @@
 package local_test
 
 import (
+	"fmt"
 	"os"
+	"path/filepath"
 	"testing"
-	"time"
 
-	"agentenv.internal/agentenv/internal/guest"
+	"go.uber.org/goleak"
+
 	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/local"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 )
 
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
-	os.Exit(m.Run())
+	if role := os.Getenv(roleVar); role != "" {
+		os.Exit(play(role))
+	}
+	goleak.VerifyTestMain(m)
 }
 
-func TestThin(t *testing.T) {
-	p, err := local.New(local.Options{StateRoot: t.TempDir()})
+// open makes a provider over a state root of its own. Boxes that the test leaves are destroyed and reported.
+func open(t *testing.T) *local.Provider {
+	t.Helper()
+	return openAt(t, stateRoot(t))
+}
+
+// stateRoot is a fresh one, but for the trees: they depend on the host alone, and building them takes a while.
+func stateRoot(t testing.TB) string {
+	t.Helper()
+	dir := t.TempDir()
+	shared := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid()))
+	if err := os.MkdirAll(shared, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(shared, filepath.Join(dir, "trees")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func openAt(t testing.TB, root string) *local.Provider {
+	t.Helper()
+	p, err := local.New(local.Options{StateRoot: root})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer p.Close()
-	for range 5 {
-		begin := time.Now()
-		info, err := p.Create(t.Context(), sandbox.Spec{Name: "thin", Tied: true})
-		if err != nil {
-			t.Fatal(err)
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("close the provider: %v", err)
 		}
-		made := time.Since(begin)
-		box, err := p.Connect(t.Context(), info.ID)
-		if err != nil {
-			t.Fatal(err)
-		}
-		res, err := guest.Output(t.Context(), box, guest.Command{Argv: []string{"sh", "-c", "echo hi; id; hostname; ls -la / /proc/self/ns; cat /proc/mounts; mkdir /app; touch /usr/bin/x && echo OKUSR; cat /etc/hostname"}}, guest.Limits{})
-		t.Log(made, time.Since(begin))
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Logf("%+v\n%s\n%s", res.Exit, res.Stdout.String(), res.Stderr.String())
-		t.Logf("%+v", info)
-		box.Close()
-		if err := p.Destroy(t.Context(), info.ID); err != nil {
-			t.Fatal(err)
-		}
-	}
+	})
+	return p
+}
+
+func TestSuite(t *testing.T) {
+	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return open(t) }, sandboxtest.Features{Real: true})
 }

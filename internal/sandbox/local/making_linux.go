@@ -20,7 +20,7 @@ import (
 type making struct {
 	p       *Provider
 	s       *sandbox.Spec
-	f       *folder
+	f       *slot
 	base    int
 	layout  *layout
 	group   *group
@@ -44,20 +44,24 @@ func (r *rides) close() {
 	r.files = nil
 }
 
+// look finds out what of the host the box shall see.
+func (m *making) look(ctx context.Context) error {
+	etc, extra, err := m.p.hostTrees(ctx)
+	if err != nil {
+		return err
+	}
+	m.layout, err = m.p.host.layout(etc, extra, &m.p.opts)
+	return err
+}
+
 // prepare makes all that the child needs and writes the box's first record.
 func (m *making) prepare(ctx context.Context) error {
 	m.created = time.Now().UTC().Round(time.Millisecond)
 	m.base = m.p.host.ids()
 	r := record{Info: m.info()}
 	r.State = sandbox.StateStarting
-	etc, extra, err := m.p.hostTrees(ctx)
-	if err != nil {
-		return err
-	}
-	if m.layout, err = m.p.host.layout(etc, extra, &m.p.opts); err != nil {
-		return err
-	}
 	l := limits{memory: m.s.MemoryMB << 20, cpu: m.s.CPU, pids: m.s.Pids}
+	var err error
 	if m.group, err = m.p.host.controlGroups().make(m.f.id, l); err != nil {
 		return err
 	}
@@ -70,27 +74,29 @@ func (m *making) prepare(ctx context.Context) error {
 		return err
 	}
 	m.rides.add(listener)
-	for _, name := range []string{lockFile, leaseFile} {
-		f, err := m.f.create(name, unix.O_RDWR)
-		if err != nil {
-			return err
-		}
-		m.rides.add(f)
+	file, err := m.f.forGuest()
+	if err != nil {
+		return err
 	}
+	m.rides.add(file)
 	return nil
 }
 
-// start forks the child, boots it and checks from outside what it can't.
-func (m *making) start(ctx context.Context) (*guest.Booted, error) {
-	log, err := m.f.create(logFile, unix.O_WRONLY|unix.O_APPEND)
+// start forks the child, boots it once looked has said that the host is known, and checks from outside what it can't.
+func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted, error) {
+	fd, err := unix.MemfdCreate("log", unix.MFD_CLOEXEC)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make the sandbox's log: %w", err)
 	}
+	log := os.NewFile(uintptr(fd), "log")
 	defer log.Close()
 	if m.child, err = m.p.fork(m.base, m.s.Tied, log); err != nil {
 		return nil, err
 	}
 	if err := m.group.admit(m.child.pid); err != nil {
+		return nil, err
+	}
+	if err := <-looked; err != nil {
 		return nil, err
 	}
 	b, err := m.bootMessage()
@@ -103,7 +109,7 @@ func (m *making) start(ctx context.Context) (*guest.Booted, error) {
 	}
 	booted, err := m.child.boot(ctx, b, m.rides.files)
 	if err != nil {
-		return nil, m.lastWords(err)
+		return nil, lastWords(log, err)
 	}
 	m.notes = booted.Notes
 	if _, err := os.Lstat(m.marker); err == nil {
@@ -191,14 +197,12 @@ func diskBytes(mb int64) int64 {
 }
 
 // lastWords adds what the child wrote before it ended.
-func (m *making) lastWords(err error) error {
-	b, readErr := m.f.readFile(logFile)
-	words := strings.TrimSpace(string(b))
-	if readErr != nil || words == "" || strings.Contains(words, err.Error()) {
+func lastWords(log *os.File, err error) error {
+	b := make([]byte, 2000)
+	n, _ := log.ReadAt(b, 0)
+	words := strings.TrimSpace(string(b[:n]))
+	if words == "" || strings.Contains(words, err.Error()) {
 		return err
-	}
-	if len(words) > 2000 {
-		words = words[:2000]
 	}
 	return fmt.Errorf("%w: %s", err, words)
 }
@@ -214,10 +218,10 @@ func (m *making) undo(ctx context.Context) error {
 	if m.group != nil {
 		m.group.close()
 		for _, dir := range m.group.dirs {
-			errs = append(errs, removeCgroup(dir))
+			errs = append(errs, removeCgroup(dir, m.f.id))
 		}
 	}
-	errs = append(errs, os.RemoveAll(m.f.path))
+	errs = append(errs, m.f.remove())
 	return errors.Join(errs...)
 }
 
@@ -274,10 +278,6 @@ func (m *making) limits() map[string]string {
 
 // hostTrees are the copy of /etc and, where ids aren't mapped, the bare folders that go over /usr.
 func (p *Provider) hostTrees(ctx context.Context) (etc, extra string, err error) {
-	key, err := etcKey("/etc")
-	if err != nil {
-		return "", "", fmt.Errorf("look at /etc: %w", err)
-	}
 	uid := 0
 	if p.host.wide && !p.host.idmaps() {
 		uid = idFirst
@@ -290,22 +290,11 @@ func (p *Provider) hostTrees(ctx context.Context) (etc, extra string, err error)
 			return give(dir, uid)
 		}
 	}
-	etc, err = p.trees.get(ctx, "etc", key+owner(uid), build(func(dir string) error { return copyEtc("/etc", dir) }))
+	etc, err = p.trees.of(ctx, "etc", owner(uid), func() ([]string, error) { return etcNames("/etc") },
+		build(func(dir string) error { return copyEtc("/etc", dir) }))
 	if err != nil || p.host.idmaps() {
 		return etc, "", err
 	}
-	if key, err = skeletonKey(); err != nil {
-		return "", "", fmt.Errorf("look at /usr: %w", err)
-	}
-	extra, err = p.trees.get(ctx, "usr", key+owner(uid), build(copySkeleton))
+	extra, err = p.trees.of(ctx, "usr", owner(uid), skeletonNames, build(copySkeleton))
 	return etc, extra, err
-}
-
-func readNames(dir string) ([]string, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	return d.Readdirnames(-1)
 }

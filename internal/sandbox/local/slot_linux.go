@@ -1,0 +1,307 @@
+package local
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// A slot is a box's place on the host: one file and one socket, since making and removing inodes is what a start costs on a disk.
+// The file holds the lease's end, which PID 1 writes, then the record as one line of JSON. PID 1 holds a POSIX lock on it while it lives;
+// whoever makes or removes the box holds a flock. Nothing of it needs to outlast a crash of the machine, since no box does.
+type slot struct {
+	id   string
+	path string
+	file *os.File
+	dir  *os.File // of all boxes: socket addresses are short through it
+}
+
+// record is what a slot tells of its box.
+type record struct {
+	sandbox.Info
+	Cgroups []string `json:"cgroups,omitempty"`
+}
+
+const (
+	sockSuffix = ".sock"
+	leaseSize  = 21 // of guest.LeaseFormat
+	maxRecord  = 256 << 10
+)
+
+// makeSlot makes a new box's slot and takes it. fs.ErrExist when the id is taken.
+func makeSlot(boxes, id string) (*slot, error) {
+	if err := os.MkdirAll(boxes, 0o700); err != nil {
+		return nil, err
+	}
+	s, err := openIn(boxes, id, unix.O_CREAT|unix.O_EXCL)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(s.fd(), unix.LOCK_EX); err != nil { // a sweep may hold it for a moment
+		s.close()
+		return nil, fmt.Errorf("take %s: %w", s.path, err)
+	}
+	return s, nil
+}
+
+// openSlot opens a box's slot without taking it; fs.ErrNotExist when there is none.
+func openSlot(boxes, id string) (*slot, error) {
+	if !validID(id) {
+		return nil, &fs.PathError{Op: "open", Path: id, Err: fs.ErrNotExist}
+	}
+	return openIn(boxes, id, 0)
+}
+
+func openIn(boxes, id string, flags int) (*slot, error) {
+	dir, err := unix.Open(boxes, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: boxes, Err: err}
+	}
+	s := &slot{id: id, path: filepath.Join(boxes, id), dir: os.NewFile(uintptr(dir), boxes)}
+	fd, err := unix.Openat(dir, id, flags|unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		s.dir.Close()
+		return nil, &fs.PathError{Op: "open", Path: s.path, Err: err}
+	}
+	s.file = os.NewFile(uintptr(fd), s.path)
+	return s, nil
+}
+
+func (s *slot) fd() int { return int(s.file.Fd()) }
+
+func (s *slot) close() {
+	s.file.Close()
+	s.dir.Close()
+}
+
+// forGuest is another descriptor of the file, for PID 1: a flock is the descriptor's, and that one must not have ours.
+func (s *slot) forGuest() (*os.File, error) {
+	fd, err := unix.Openat(int(s.dir.Fd()), s.id, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: s.path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), s.path), nil
+}
+
+// address is the socket's address, short however long the state root's path is.
+func (s *slot) address() string {
+	return "/proc/self/fd/" + strconv.Itoa(int(s.dir.Fd())) + "/" + s.id + sockSuffix
+}
+
+// listen makes the box's socket, for PID 1 to take.
+func (s *slot) listen() (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make the sandbox's socket: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "listener")
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: s.address()}); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("bind the sandbox's socket: %w", err)
+	}
+	if err := unix.Listen(fd, 1024); err != nil {
+		f.Close()
+		return nil, fmt.Errorf("listen on the sandbox's socket: %w", err)
+	}
+	return f, nil
+}
+
+// write replaces the record. The lease before it is PID 1's.
+func (s *slot) write(r *record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	if _, err := s.file.WriteAt(b, leaseSize); err != nil {
+		return fmt.Errorf("record the sandbox: %w", err)
+	}
+	if err := s.file.Truncate(int64(leaseSize + len(b))); err != nil {
+		return fmt.Errorf("record the sandbox: %w", err)
+	}
+	return nil
+}
+
+// read is the record with the state and the lease as they are now. A record that can't be read is one of an id and a state.
+func (s *slot) read() record {
+	r, lease := s.stored()
+	r.ID, r.Provider = s.id, Name
+	switch pid, err := s.holder(); {
+	case err != nil || pid == 0:
+		if r.State != sandbox.StateStarting || !s.taken() {
+			r.State = sandbox.StateDead
+		}
+	case r.State == "":
+		r.State = sandbox.StateRunning
+	}
+	if at, err := strconv.ParseInt(lease, 10, 64); err == nil {
+		if end, err := wall(at); err == nil {
+			r.Expires = end
+		}
+	}
+	return r
+}
+
+// stored reads the file. Its writer may be in the middle of a line, so a bad one is read again.
+func (s *slot) stored() (r record, lease string) {
+	buf := make([]byte, 8<<10)
+	for range 3 {
+		n, err := s.file.ReadAt(buf, 0)
+		if errors.Is(err, nil) && n == len(buf) && n < maxRecord {
+			buf = make([]byte, maxRecord)
+			n, _ = s.file.ReadAt(buf, 0)
+		}
+		if n < leaseSize {
+			return record{}, ""
+		}
+		lease = string(bytes.Trim(buf[:leaseSize], "\x00\n"))
+		line, _, whole := bytes.Cut(buf[leaseSize:n], []byte("\n"))
+		r = record{}
+		if whole && json.Unmarshal(line, &r) == nil {
+			return r, lease
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return record{}, lease
+}
+
+// taken tells whether somebody makes or removes the box.
+func (s *slot) taken() bool {
+	if unix.Flock(s.fd(), unix.LOCK_SH|unix.LOCK_NB) != nil {
+		return true
+	}
+	unix.Flock(s.fd(), unix.LOCK_UN)
+	return false
+}
+
+// wall is a moment of the boot clock on the wall clock.
+func wall(at int64) (time.Time, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return time.Time{}, err
+	}
+	return time.Now().Add(time.Duration(at - ts.Nano())).UTC().Round(time.Millisecond), nil
+}
+
+// holder is the pid of the box's PID 1 as this process sees it; 0: the box is dead; -1: it lives where this process can't see it.
+func (s *slot) holder() (int, error) {
+	l := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(s.file.Fd(), unix.F_GETLK, &l); err != nil {
+		return 0, err
+	}
+	switch {
+	case l.Type == unix.F_UNLCK:
+		return 0, nil
+	case l.Pid <= 0:
+		return -1, nil
+	}
+	return int(l.Pid), nil
+}
+
+// kill ends the box's PID 1 and waits for its end. It is nil when there is none.
+func (s *slot) kill(ctx context.Context) error {
+	pid, err := s.holder()
+	if err != nil || pid == 0 {
+		return err
+	}
+	if pid < 0 { // in another pid namespace: PID 1 has to do it
+		err := guest.NewClient(s.id, s.dial, nil).Die(ctx)
+		if errors.Is(err, guest.ErrGone) {
+			return nil
+		}
+		return err
+	}
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("open process %d: %w", pid, err)
+	}
+	p := newPidfd(fd)
+	defer p.close()
+	// The pid may have been another's when the descriptor was opened: the lock decides once more.
+	if again, err := s.holder(); err != nil || again != pid {
+		return err
+	}
+	if err := p.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", pid, err)
+	}
+	return p.wait(ctx)
+}
+
+// remove takes away all that a dead box left: its file last, since that is what names the rest. The caller has taken the slot.
+func (s *slot) remove() error {
+	r, _ := s.stored()
+	for _, dir := range r.Cgroups {
+		if err := removeCgroup(dir, s.id); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{s.path + sockSuffix, s.path} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// here tells whether the slot is still the one of its path.
+func (s *slot) here() bool {
+	var a, b unix.Stat_t
+	return unix.Fstat(s.fd(), &a) == nil && unix.Lstat(s.path, &b) == nil && a.Ino == b.Ino && a.Dev == b.Dev
+}
+
+// validID keeps ids from being paths.
+func validID(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
+	}
+	for _, c := range []byte(id) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// slots are the ids in a folder of boxes; none when there is no folder.
+func slots(boxes string) ([]string, error) {
+	d, err := os.Open(boxes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var ids []string
+	for {
+		names, err := d.Readdirnames(1000)
+		for _, name := range names {
+			if validID(name) && !strings.HasSuffix(name, sockSuffix) {
+				ids = append(ids, name)
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return ids, nil
+		}
+		if err != nil {
+			return ids, err
+		}
+	}
+}

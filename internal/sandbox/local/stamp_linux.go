@@ -1,0 +1,57 @@
+package local
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// stamps are the states of the files that a tree was built from, one a line: time, size, inode, mode, name. A missing file has none.
+type stamps string
+
+// stamp takes the states of names as they are now.
+func stamp(names []string) stamps {
+	var b strings.Builder
+	for _, name := range names {
+		b.WriteString(stampOf(name))
+	}
+	return stamps(b.String())
+}
+
+func stampOf(name string) string {
+	var st unix.Stat_t
+	if strings.Contains(name, "\n") || unix.Lstat(name, &st) != nil {
+		return "\n"
+	}
+	return fmt.Sprintf("%d %d %d %o %s\n", st.Mtim.Nano(), st.Size, st.Ino, st.Mode, name)
+}
+
+// key is short for all of s.
+func (s stamps) key() string {
+	sum := sha256.Sum256([]byte(s))
+	return hex.EncodeToString(sum[:12])
+}
+
+// hold tells whether all files are still as they were.
+func (s stamps) hold() bool {
+	for line := range strings.Lines(string(s)) {
+		f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 5)
+		if len(f) == 5 && stampOf(f[4]) != line {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// readStamps reads what was saved; "" where nothing was.
+func readStamps(name string) stamps {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	return stamps(b)
+}
