@@ -153,8 +153,12 @@ func (e *Engine) runAll(ctx context.Context, r Request, rep Reporter, s *Summary
 // runOne does one job: it makes the run's record, owns it, and runs the task.
 func (e *Engine) runOne(ctx context.Context, r Request, rep Reporter, s *Summary, j job) RunResult {
 	j.ref.ID = newID(j.ref.Task)
-	res := RunResult{RunRef: j.ref, Started: true}
 	owner, err := e.claim(ctx, r, s, j)
+	for errors.Is(err, runlog.ErrExists) {
+		j.ref.ID = newID(j.ref.Task)
+		owner, err = e.claim(ctx, r, s, j)
+	}
+	res := RunResult{RunRef: j.ref, Started: true}
 	if err != nil {
 		res.Status, res.Started = runlog.InfraFailed, false
 		if ctx.Err() != nil {
