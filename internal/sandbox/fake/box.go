@@ -60,10 +60,14 @@ func (h *handle) Exec(ctx context.Context, c guest.Command, stdio [3]*os.File) (
 	start := time.Now()
 	var exit guest.Exit
 	done := make(chan struct{})
-	h.m.procs.Go(func() {
+	if !h.m.begin() {
+		return guest.Exit{}, fmt.Errorf("%s: %w", h.m.id, guest.ErrGone)
+	}
+	go func() {
+		defer h.m.procs.Done()
 		defer close(done)
 		exit = run(cctx, p)
-	})
+	}()
 	select {
 	case <-done:
 	case <-h.m.gone:

@@ -219,8 +219,8 @@ func (m *Machine) Commands() []guest.Command {
 // Kill ends the box as a crash or its lease would, and waits for its programs. It stays listed as dead until Destroy or Sweep.
 func (m *Machine) Kill() {
 	m.timer.Stop()
-	m.cut()
 	m.mu.Lock()
+	m.cut()
 	ports := m.ports
 	m.ports = map[string]*listener{}
 	m.mu.Unlock()
@@ -228,6 +228,17 @@ func (m *Machine) Kill() {
 		l.Close()
 	}
 	m.procs.Wait()
+}
+
+// begin counts one program more, which Kill waits for, unless the box is dead.
+func (m *Machine) begin() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.dead() {
+		return false
+	}
+	m.procs.Add(1)
+	return true
 }
 
 func (m *Machine) cut() { m.once.Do(func() { close(m.gone) }) }
