@@ -23,6 +23,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/eval"
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/ledger"
 	"agentenv.internal/agentenv/internal/run"
 	"agentenv.internal/agentenv/internal/runlog"
@@ -36,7 +37,10 @@ import (
 	"agentenv.internal/agentenv/internal/store/mem"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	pid1.Dispatch()
+	goleak.VerifyTestMain(m)
+}
 
 // rig is an engine over a store in memory and fake sandboxes.
 type rig struct {

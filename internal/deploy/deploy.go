@@ -223,7 +223,7 @@ func (d *Deployments) make(ctx context.Context, chain []string, s sandbox.Spec) 
 		case err == nil:
 			return info, e.Value, nil
 		case errors.Is(err, sandbox.ErrUnsupported):
-			refused = append(refused, fmt.Sprintf("%s: %v", name, err))
+			refused = append(refused, name+": "+oneLine(err))
 		default:
 			return sandbox.Info{}, nil, fmt.Errorf("create sandbox %s (%s): %w", diag.Repr(s.Name), name, err)
 		}
@@ -252,10 +252,13 @@ func (d *Deployments) Check(ctx context.Context, override []string, typ string, 
 		if !errors.Is(err, sandbox.ErrUnsupported) {
 			return err
 		}
-		refused = append(refused, fmt.Sprintf("%s: %v", name, err))
+		refused = append(refused, name+": "+oneLine(err))
 	}
 	return &Refused{refused}
 }
+
+// oneLine is the text of an error that may hold several.
+func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // Box is the handle of a run's sandbox. It is shared: callers don't close it. A sandbox that another process made is found by its run and
 // name, and connected to. ErrNoBox when the run has none of this name; other errors are step.Infra.

@@ -177,22 +177,17 @@ func (r *recorder) BoxCreated(name string, b sandbox.Info) {
 	r.mu.Lock()
 	r.levels = append(r.levels, b.Isolation.Level)
 	r.mu.Unlock()
-	r.later(event(runlog.BoxCreated, "", 0, boxData(name, b, nil)))
+	isolation, _ := json.Marshal(b.Isolation) // of strings and bools: it can't fail
+	r.later(event(runlog.BoxCreated, "", 0, runlog.Box{ID: b.ID, Name: name, Provider: b.Provider, Isolation: isolation}))
 }
 
 // BoxRemoved records that a sandbox is gone, or why it isn't.
 func (r *recorder) BoxRemoved(name string, b sandbox.Info, err error) {
-	r.later(event(runlog.BoxRemoved, "", 0, boxData(name, b, err)))
-}
-
-func boxData(name string, b sandbox.Info, err error) runlog.Box {
 	box := runlog.Box{ID: b.ID, Name: name, Provider: b.Provider}
 	if err != nil {
 		box.Error = err.Error()
-		return box
 	}
-	box.Isolation, _ = json.Marshal(b.Isolation) // of strings and bools: it can't fail
-	return box
+	r.later(event(runlog.BoxRemoved, "", 0, box))
 }
 
 // weakest is the weakest isolation level among the sandboxes seen.

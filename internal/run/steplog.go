@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"strings"
 	"time"
 
@@ -87,6 +88,11 @@ func flatten(into map[string]any, prefix string, a slog.Attr) {
 		into[prefix+a.Key] = clip(v.String())
 	case slog.KindInt64, slog.KindUint64, slog.KindBool:
 		into[prefix+a.Key] = v.Any()
+	case slog.KindFloat64:
+		into[prefix+a.Key] = v.Any()
+		if f := v.Float64(); math.IsNaN(f) || math.IsInf(f, 0) { // JSON has no word for them
+			into[prefix+a.Key] = v.String()
+		}
 	case slog.KindDuration:
 		into[prefix+a.Key] = v.Duration().String()
 	case slog.KindAny:

@@ -11,6 +11,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"syscall"
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
@@ -260,8 +261,8 @@ func reason(err error) string {
 	case errors.Is(err, guest.ErrTooBig):
 		return fmt.Sprintf("larger than %d MiB", maxProbe>>20)
 	}
-	if pe, ok := errors.AsType[*fs.PathError](err); ok {
-		return pe.Err.Error()
+	if no, ok := errors.AsType[syscall.Errno](err); ok {
+		return no.Error()
 	}
 	return err.Error()
 }
