@@ -105,7 +105,7 @@ func (r *rides) close() {
 	}
 }
 
-// harden keeps the box's processes away from PID 1's memory and descriptors, and ties its life to its parent's when asked.
+// harden keeps the box's processes away from PID 1, its memory and its descriptors, and ties its life to its parent's when asked.
 func harden(tied bool) error {
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
 		return fmt.Errorf("protect the init process: %w", err)
@@ -117,7 +117,7 @@ func harden(tied bool) error {
 		}
 	}
 	unix.Umask(0o022)
-	return nil
+	return deaf()
 }
 
 // settle names the machine, brings its loopback up and sets the limits that all its processes inherit.

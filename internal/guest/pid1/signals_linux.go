@@ -1,0 +1,34 @@
+package pid1
+
+import (
+	"fmt"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// sigaction is the kernel's, on the machines that the guest is built for.
+type sigaction struct {
+	handler, flags, restorer uintptr
+	mask                     uint64
+}
+
+// lastSignal is the highest signal number.
+const lastSignal = 64
+
+// deaf makes PID 1 deaf to signals of its box. The kernel keeps signals without a handler from the first process of a namespace, but Go
+// installs a handler for every one, most of which end the process. Those that the runtime itself needs stay; they are harmless.
+// Commands aren't touched: a child starts with the default of every signal that Go handles.
+func deaf() error {
+	for sig := 1; sig <= lastSignal; sig++ {
+		switch unix.Signal(sig) {
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGURG, unix.SIGCHLD, 32, 33: // the last two are kept for libraries
+			continue
+		}
+		var a sigaction
+		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&a)), 0, unsafe.Sizeof(a.mask), 0, 0); e != 0 {
+			return fmt.Errorf("unhandle signal %d: %w", sig, e)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,318 @@
+package local_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// attempt is something that a command of a box tries and must fail at: its script prints what it won, or nothing.
+type attempt struct{ name, script string }
+
+func TestCommandsCanNot(t *testing.T) {
+	t.Setenv("SECRET_OF_THE_OWNER", "swordfish-of-the-owner")
+	home, err := os.UserHomeDir()
+	if err != nil {
+		t.Skip("no home: ", err)
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("swordfish"), 0o666); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	abstract := fmt.Sprintf("@agentenv-red-%d", os.Getpid())
+	u, err := net.Listen("unix", abstract)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer u.Close()
+	root := stateRoot(t)
+	p := openAt(t, root)
+	_, box := create(t, p, sandbox.Spec{Tied: true})
+	attempts := []attempt{
+		{"see the home", fmt.Sprintf("[ %q = /root ] || ls -d %q; ls -A /root; ls -d /home/*", home, home)},
+		{"read a file of the host", fmt.Sprintf("cat %q", secret)},
+		{"see the state root", fmt.Sprintf("ls -d %q", root)},
+		{"see the owner's environment", "cat /proc/*/environ | tr '\\0' '\\n' | grep swordfish-of-the-owner"},
+		{"read password hashes", "cat /etc/shadow /etc/gshadow /etc/shadow- 2>/dev/null"},
+		{"read private keys", "cat /etc/ssl/private/* 2>/dev/null"},
+		{"see processes of the host", fmt.Sprintf("[ -d /proc/%d ] && [ %d -gt 200 ] && echo seen; ls -d /proc/[0-9]* | awk -F/ '$3 > 200'", os.Getpid(), os.Getpid())},
+		{"signal the owner", fmt.Sprintf("kill -0 %d && echo reached", os.Getppid())},
+		{"reach a port of the host", "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", " + port + "), 1); print(1)'"},
+		{"reach an abstract socket of the host", "python3 -c 'import socket; s = socket.socket(socket.AF_UNIX); s.connect(\"\\0" + abstract[1:] + "\"); print(1)'"},
+		{"reach the network", "python3 -c 'import socket; s = socket.socket(); s.settimeout(1); s.connect((\"1.1.1.1\", 53)); print(1)'"},
+		{"see interfaces of the host", "tail -n +3 /proc/net/dev | grep -v '^ *lo:'"},
+		{"mount", "mount -t tmpfs x /mnt && echo mounted; mount --bind /etc /mnt && echo bound; umount /proc/sys && echo unmounted"},
+		{"make a namespace", "unshare -U true && echo user; unshare -m true && echo mnt; unshare -n true && echo net; unshare -u true && echo uts"},
+		{"change root", "chroot / true && echo chroot"},
+		{"read PID 1", "cat /proc/1/environ /proc/1/maps /proc/1/auxv; readlink /proc/1/fd/*; cat /proc/1/fd/*; ls /proc/1/root/ /proc/1/cwd/; readlink /proc/1/exe; head -c 1 /proc/1/mem"},
+		{"write PID 1", "echo x > /proc/1/mem && echo mem; echo x > /proc/1/comm && echo comm;"},
+		{"kill PID 1", "for s in $(seq 1 64); do kill -$s 1; done; sleep 0.05"},
+		{"set the kernel", "for f in kernel/core_pattern kernel/hostname vm/drop_caches kernel/sysrq user/max_user_namespaces net/ipv4/ip_forward; do echo 1 > /proc/sys/$f && echo $f; done; echo b > /proc/sysrq-trigger && echo sysrq"},
+		{"remount settings", "mount -o remount,rw /proc/sys && echo rw"},
+		{"read kernel secrets", "cat /proc/kcore /proc/keys /proc/kmsg /proc/kallsyms /proc/timer_list 2>/dev/null | head -c 100; dmesg"},
+		{"make devices", "mknod /tmp/d b 7 0 && echo made; mknod /dev/d c 1 1 && echo made"},
+		{"open other devices", "ls /dev | grep -E '^(sd|vd|nvme|mem|kmsg|fuse|kvm|net|loop|tty[0-9S])'"},
+		{"reach the host's disk", "cat /sys/class/block/*/dev; ls /sys/fs/cgroup"},
+		{"leave the root", "ls -d /../../../../../../proc/1/root/etc; cd /proc/self/cwd/../../../../.. && [ -e .dockerenv ] && echo out"},
+		{"see the stage", "ls -d /sys/root /sys/upper* /sys/layer*"},
+		{"set the host name", "hostname evil && echo set"},
+		{"set the clock", "date -s 2001-01-01 >/dev/null && echo set"},
+		{"become another user with privileges", "capsh --print | grep -oiE '^(current:|bounding).*(sys_admin|sys_ptrace|sys_module|net_admin|sys_rawio|dac_read_search|mknod|sys_chroot)'"},
+		{"raise its limits", "ulimit -c unlimited && echo core"},
+	}
+	for _, a := range attempts {
+		r, err := guest.Output(t.Context(), box, guest.Command{Argv: []string{"sh", "-c", a.script}, Timeout: 20 * time.Second}, guest.Limits{})
+		if err != nil {
+			t.Fatalf("%s: %v", a.name, err)
+		}
+		if won := r.Stdout.String(); won != "" || r.Exit.TimedOut {
+			t.Errorf("commands can %s: %.300q, %+v", a.name, won, r.Exit)
+		}
+	}
+	if got := sh(t, box, "echo still here"); got != "still here\n" {
+		t.Errorf("the box after it all: %q", got)
+	}
+}
+
+// What a command writes is the box's alone, and it may write everywhere that programs do.
+func TestWritesStayInside(t *testing.T) {
+	p := open(t)
+	_, box := create(t, p, sandbox.Spec{Tied: true})
+	name := fmt.Sprintf("agentenv-red-%d", os.Getpid())
+	places := []string{"/usr/bin", "/usr/lib", "/usr/local/bin", "/usr/local/lib", "/usr/share", "/etc", "/opt", "/var/lib", "/var/tmp", "/tmp", "/root", "/home", "/srv", "/mnt", "/run", "/"}
+	sh(t, box, fmt.Sprintf("for d in %s; do echo x > $d/%s && mkdir -p $d/%s.d || exit 1; done", strings.Join(places, " "), name, name))
+	for _, dir := range places {
+		for _, suffix := range []string{"", ".d"} {
+			if _, err := os.Lstat(filepath.Join(dir, name+suffix)); err == nil {
+				t.Errorf("%s of the box is on the host", filepath.Join(dir, name+suffix))
+			}
+		}
+	}
+	// Create, replace and remove in the folders of programs.
+	sh(t, box, `set -e
+		printf '#!/bin/sh\necho mine\n' > /usr/local/bin/tool; chmod +x /usr/local/bin/tool; [ "$(tool)" = mine ]
+		printf '#!/bin/sh\necho replaced\n' > /tmp/true; chmod +x /tmp/true; mv /tmp/true /usr/bin/true; [ "$(/usr/bin/true)" = replaced ]
+		rm /usr/bin/true; ! /usr/bin/true 2>/dev/null; ! [ -e /usr/bin/true ]
+		echo changed > /etc/issue; [ "$(cat /etc/issue)" = changed ]; rm -f /etc/passwd; ! [ -e /etc/passwd ]`)
+	if _, err := os.Stat("/usr/bin/true"); err != nil {
+		t.Fatalf("the host lost a program: %v", err)
+	}
+	// A second box knows nothing of it.
+	_, other := create(t, p, sandbox.Spec{Tied: true})
+	if got := sh(t, other, fmt.Sprintf("ls -d /*/%s /usr/*/%s 2>/dev/null; /usr/bin/true; head -c 4 /etc/passwd", name, name)); got != "root" {
+		t.Errorf("another box sees %q", got)
+	}
+}
+
+// Ids of a box are unprivileged ones outside, whoever owns it.
+func TestIDsOutside(t *testing.T) {
+	root := stateRoot(t)
+	p := openAt(t, root)
+	info, box := create(t, p, sandbox.Spec{Tied: true})
+	if got := sh(t, box, "id -u; id -g"); got != "0\n0\n" {
+		t.Errorf("inside: %q", got)
+	}
+	sh(t, box, "sleep 60 >/dev/null 2>&1 &")
+	pids := inside(t, pid1Of(t, root, info.ID))
+	if len(pids) < 2 {
+		t.Fatalf("processes of the box: %v", pids)
+	}
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(b)) {
+			f := strings.Fields(line)
+			if len(f) < 5 || f[0] != "Uid:" && f[0] != "Gid:" {
+				continue
+			}
+			for _, id := range f[1:5] {
+				var n int
+				fmt.Sscan(id, &n)
+				if os.Geteuid() == 0 && n < 100000 || n == 0 {
+					t.Errorf("process %d of the box has outside %s", pid, strings.TrimSpace(line))
+				}
+			}
+		}
+	}
+	if os.Geteuid() == 0 {
+		// All ids of the box are usable in it.
+		sh(t, box, "touch /tmp/f && chown 33:42 /tmp/f && [ \"$(stat -c %u:%g /tmp/f)\" = 33:42 ]")
+	}
+}
+
+// No set-user-id program gives what its caller lacks.
+func TestNoSetuidGain(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("without root a box has one id")
+	}
+	_, box := create(t, open(t), sandbox.Spec{Tied: true})
+	got := sh(t, box, "cp /usr/bin/id /tmp/id && chmod 4755 /tmp/id && setpriv --reuid 1000 --regid 1000 --clear-groups /tmp/id -u")
+	if got != "1000\n" {
+		t.Errorf("a set-user-id program runs as %q", got)
+	}
+}
+
+// The system calls behind the refusals, past the programs that might refuse by themselves.
+func TestSystemCallsRefused(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("the numbers are of amd64")
+	}
+	_, box := create(t, open(t), sandbox.Spec{Tied: true})
+	script := `
+import ctypes, mmap, os
+libc = ctypes.CDLL(None, use_errno=True)
+def call(nr, *args):
+    ctypes.set_errno(0)
+    r = libc.syscall(ctypes.c_long(nr), *[ctypes.c_long(a) for a in args])
+    return ctypes.get_errno() if r < 0 else 0
+for name, nr, args, want in [
+    ("ptrace", 101, (0x4206, 1, 0, 0), 1), ("unshare user", 272, (0x10000000,), 1), ("unshare uts", 272, (0x04000000,), 1), ("setns", 308, (0, 0), 1),
+    ("clone user", 56, (0x10000000 | 17, 0, 0, 0, 0), 1), ("clone3", 435, (0, 0), 38), ("bpf", 321, (0, 0, 0), 1), ("keyctl", 250, (0, 0), 1),
+    ("io_uring", 425, (1, 0), 1), ("userfaultfd", 323, (0,), 1), ("perf", 298, (0, 0, 0, 0, 0), 1), ("open_by_handle_at", 304, (0, 0, 0), 1),
+    ("mount", 165, (0, 0, 0, 0, 0), 1), ("fsopen", 430, (0, 0), 1), ("pivot_root", 155, (0, 0), 1), ("chroot", 161, (0,), 1), ("init_module", 175, (0, 0, 0), 1),
+    ("TIOCSTI", 16, (0, 0x5412, 0), 1), ("TIOCSTI in the low half", 16, (0, 0x1_0000_5412, 0), 1), ("AF_ALG", 41, (38, 5, 0), 1), ("AF_PACKET", 41, (17, 3, 0), 1),
+    ("personality", 135, (0x0200000,), 1), ("x32 getpid", 0x40000000 + 39, (), 38), ("pidfd_getfd", 438, (0, 0, 0), 1), ("process_vm_readv", 310, (1, 0, 0, 0, 0, 0), 1),
+]:
+    got = call(nr, *args)
+    if got != want: print(name, "gives", got, "want", want)
+# The 32-bit door: int 0x80 with getpid (20) must be unknown, not a way around the filter.
+m = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+m.write(bytes([0xb8, 20, 0, 0, 0, 0xcd, 0x80, 0xc3]))
+f = ctypes.CFUNCTYPE(ctypes.c_int)(ctypes.addressof(ctypes.c_char.from_buffer(m)))
+r = f()
+if r != -38: print("int 0x80 gives", r)
+# What programs need still works.
+import socket, threading, subprocess
+socket.socket(socket.AF_NETLINK, socket.SOCK_RAW).close()
+t = threading.Thread(target=lambda: None); t.start(); t.join()
+assert subprocess.run(["true"]).returncode == 0
+print("done")
+`
+	r, err := guest.Output(t.Context(), box, guest.Command{Argv: []string{"python3", "-c", script}}, guest.Limits{})
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("no python3 to make the calls with")
+	}
+	if err != nil || r.Stdout.String() != "done\n" {
+		t.Errorf("%v, %+v\n%s%s", err, r.Exit, r.Stdout.String(), r.Stderr.String())
+	}
+}
+
+// A fork bomb is held by the box's limit and dies with its command; the box lives on.
+func TestForkBomb(t *testing.T) {
+	root := stateRoot(t)
+	p := openAt(t, root)
+	info, box := create(t, p, sandbox.Spec{Tied: true, Pids: 60, Lease: 30 * time.Second})
+	var most int
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ctx.Err() == nil {
+			most = max(most, len(inside(t, pid1Of(t, root, info.ID))))
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	r, err := guest.Output(t.Context(), box, guest.Command{
+		Argv: []string{"python3", "-c", "import os\nwhile True:\n  try:\n    if os.fork() == 0: os.setsid()\n  except OSError: pass"}, Timeout: time.Second,
+	}, guest.Limits{})
+	cancel()
+	<-done
+	if err != nil || !r.Exit.TimedOut {
+		t.Errorf("the bomb: %+v, %v", r.Exit, err)
+	}
+	if most < 30 || most > 70 {
+		t.Errorf("at most %d processes were seen, the limit is 60", most)
+	}
+	if got := sh(t, box, "ls -d /proc/[0-9]* | wc -l"); strings.TrimSpace(got) > "5" {
+		t.Errorf("%s processes are left", strings.TrimSpace(got))
+	}
+	if how := info.Isolation.Limits["pids"]; how != "cgroup" && how != "rlimit" {
+		t.Errorf("pids are limited by %q", how)
+	}
+}
+
+// A disk is as large as was asked.
+func TestDiskLimit(t *testing.T) {
+	info, box := create(t, open(t), sandbox.Spec{Tied: true, DiskMB: 16})
+	got := sh(t, box, "dd if=/dev/zero of=/tmp/big bs=1M count=64 2>&1 | grep -o 'No space left'; s=$(stat -c %s /tmp/big); [ $s -gt 8000000 ] && [ $s -le 16777216 ]; rm /tmp/big; echo ok > /usr/lib/x && cat /usr/lib/x")
+	if got != "No space left\nok\n" {
+		t.Errorf("a full disk: %q", got)
+	}
+	if info.Isolation.Limits["disk"] != "tmpfs 16 MB" {
+		t.Errorf("disk: %q", info.Isolation.Limits["disk"])
+	}
+}
+
+// A command that takes more memory than the box has is killed, its caller is told, and the box lives on.
+func TestMemoryLimit(t *testing.T) {
+	info, box := create(t, open(t), sandbox.Spec{Tied: true, MemoryMB: 96})
+	r, err := guest.Output(t.Context(), box, guest.Command{
+		Argv: []string{"python3", "-c", "x = []\nwhile True: x.append(bytearray(1 << 20))"}, Timeout: 20 * time.Second,
+	}, guest.Limits{})
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skip("no python3 to take memory with")
+	}
+	if err != nil || r.Exit.OK() || r.Exit.TimedOut {
+		t.Errorf("%+v, %v: %s", r.Exit, err, r.Stderr.String())
+	}
+	switch how := info.Isolation.Limits["memory"]; how {
+	case "cgroup":
+		if !r.Exit.OOM || r.Exit.Signal != 9 {
+			t.Errorf("killed for memory: %+v", r.Exit)
+		}
+	case "watchdog": // a limit of its own data stops a single process first
+	default:
+		t.Errorf("memory is limited by %q", how)
+	}
+	if got := sh(t, box, "echo fine"); got != "fine\n" {
+		t.Errorf("the box afterwards: %q", got)
+	}
+}
+
+// Where no control group holds the box, its processes together are watched.
+func TestMemoryWatchdog(t *testing.T) {
+	info, box := create(t, open(t), sandbox.Spec{Tied: true, MemoryMB: 120})
+	if info.Isolation.Limits["memory"] != "watchdog" {
+		t.Skip("memory is limited by ", info.Isolation.Limits["memory"])
+	}
+	one := "python3 -c \"x = bytearray(60 << 20); x[::4096] = b'x' * len(x[::4096]); import time; time.sleep(10)\""
+	r, err := guest.Output(t.Context(), box, guest.Command{
+		Argv: []string{"sh", "-c", one + " & " + one + " & " + one + " & wait"}, Timeout: 15 * time.Second, KillTree: true,
+	}, guest.Limits{})
+	if err != nil || !r.Exit.OOM {
+		t.Errorf("three times 60 MB where 120 are allowed: %+v, %v: %s", r.Exit, err, r.Stderr.String())
+	}
+}
+
+// A box with half a core gets half a core.
+func TestCPULimit(t *testing.T) {
+	info, box := create(t, open(t), sandbox.Spec{Tied: true, CPU: 0.2})
+	if info.Isolation.Limits["cpu"] == "none" {
+		t.Skip("nothing limits cpu here")
+	}
+	r, err := guest.Output(t.Context(), box, guest.Command{Argv: []string{"sh", "-c", "while :; do :; done"}, Timeout: time.Second}, guest.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Exit.CPU > 450*time.Millisecond {
+		t.Errorf("%s of cpu in a second, a fifth is allowed", r.Exit.CPU)
+	}
+}
