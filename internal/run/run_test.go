@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -443,6 +444,19 @@ func TestOutcomes(t *testing.T) {
 			t.Errorf("%v: %+v, %v", c.scores, res, err)
 		}
 	}
+}
+
+func TestScoresOfOddNames(t *testing.T) {
+	r := newRig()
+	for i, id := range []string{"a/b", "100%", "%2F"} {
+		r.add(fmt.Sprint("v", i), "", func(_ context.Context, c *step.Call) error {
+			return c.Out.Set(step.Child(step.VerificationsPath, id), step.Verification{Step: c.Step, Score: 1})
+		})
+	}
+	res, _ := r.run(t.Context())
+	want(t, "scores", res.Scores, map[string]float64{"a/b": 1, "100%": 1, "%2F": 1})
+	rec := runlog.Fold(runlog.Summary{}, r.owner.events)
+	want(t, "names in the record", slices.Sorted(maps.Keys(rec.Verified)), []string{"%2F", "100%", "a/b"})
 }
 
 func TestKeepLeavesTheWorld(t *testing.T) {

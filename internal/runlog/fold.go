@@ -188,7 +188,7 @@ func (f *folder) end(interrupted bool) Record {
 	return f.r
 }
 
-// verified is where verifiers leave their results in the context document.
+// verified is where verifiers leave their results in the context document; a name's "/" and "%" are escaped there.
 const verified = "metadata/verifications/"
 
 func (f *folder) verify(diff json.RawMessage) {
@@ -201,6 +201,7 @@ func (f *folder) verify(diff json.RawMessage) {
 	}
 	for _, op := range ops {
 		name, ok := strings.CutPrefix(op.Path, verified)
+		name = strings.NewReplacer("%2F", "/", "%25", "%").Replace(name)
 		switch {
 		case !ok:
 		case op.Op == "set":

@@ -54,7 +54,7 @@ func verifySandbox() *Kind {
 			may("base_dir", name(), "/app", "folder that relative paths and commands begin from"),
 			may("shell_timeout_seconds", seconds(), 120, "limit of each command"),
 			aggregator(AllPass),
-			verifierID("a random one"),
+			verifierID("the step's id"),
 		}},
 		Check: func(n doc.Node, l *diag.List) {
 			box, who := strings.TrimSpace(n.Get("sandbox_name").Text()), strings.TrimSpace(n.Get("agent_name").Text())
@@ -157,7 +157,7 @@ func responseVerifier() *Kind {
 			must("prompt_id", name(), "prompt whose reply is checked"),
 			may("criteria", list(openTable(must("type", oneOf(ResponseContains, ResponseRegex), "what is checked"))), []any{}, "what is checked"),
 			aggregator(AllPass),
-			verifierID("a random one"),
+			verifierID("the step's id"),
 		}},
 		Check: func(n doc.Node, l *diag.List) {
 			for i, c := range n.Get("criteria").Items() {
@@ -203,7 +203,7 @@ func outcomeVerifier() *Kind {
 			must("file_artifact_id", name(), "file with verify()"),
 			may("file_artifact_version", version(), nil, "its version; absent: the latest"),
 			aggregator(AllPass),
-			verifierID("a random one"),
+			verifierID("the step's id"),
 			may("prompt_id", name(), nil, "prompt that verify() may look at"),
 		}},
 		Refs: []Ref{env("env_id", ""), artifact("file_artifact_id", "file_artifact_version", typeFile)},
@@ -235,7 +235,7 @@ func aggregateVerifiers() *Kind {
 		Fields: doc.Schema{Fields: []doc.Field{
 			may("verifier_ids", list(name()), []any{}, "scores to take together"),
 			aggregator(WeightedAverage),
-			verifierID("a random one"),
+			verifierID("the step's id"),
 		}},
 	}
 }
