@@ -101,3 +101,67 @@ func TestFirstSignalTearsDown(t *testing.T) {
 		})
 	}
 }
+
+// TestSecondSignalStopsAtOnce: both signals come while the process is stopped, so that the second is there before the teardown can end.
+func TestSecondSignalStopsAtOnce(t *testing.T) {
+	home := sleeper(t)
+	r := start(t, home, "run", "./b")
+	r.until(t, "step 2/2 long (verify_sandbox)")
+	for _, sig := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGINT, syscall.SIGTERM, syscall.SIGCONT} {
+		if err := r.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := r.end(t, 20*time.Second); got != 130 {
+		t.Errorf("exit code %d, want 130", got)
+	}
+	stderr := r.stderr.String()
+	if !strings.Contains(stderr, "Still up, until this process has ended") || !strings.Contains(stderr, "sandbox box of @local/") {
+		t.Errorf("it doesn't tell what is left:\n%s", stderr)
+	}
+	// The sandbox was tied to the process: it is dead now, and the next command sweeps what it left.
+	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		next := start(t, home, "sandbox", "list", "--json")
+		next.end(t, 10*time.Second)
+		if out := strings.Join(next.out, "\n"); strings.Contains(out, `"sandboxes":[]`) {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("five seconds later there is still\n%s\n%s", out, next.stderr.String())
+		}
+	}
+}
+
+// TestKeep: the sandboxes of a kept run stay up until a signal, which is how the command is meant to end.
+func TestKeep(t *testing.T) {
+	home := sleeper(t)
+	quick := strings.ReplaceAll(read(t, filepath.Join(home, "b", "tasks", "t.json")), "sleep 100", "true")
+	if err := os.WriteFile(filepath.Join(home, "b", "tasks", "t.json"), []byte(quick), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, home, "run", "./b", "--keep")
+	r.until(t, "Kept up:")
+	r.until(t, "agent-env sandbox exec")
+	list := start(t, home, "sandbox", "list", "--json")
+	list.end(t, 10*time.Second)
+	if out := strings.Join(list.out, "\n"); !strings.Contains(out, `"name":"box"`) || !strings.Contains(out, `"state":"running"`) {
+		t.Errorf("while it holds, sandbox list tells\n%s", out)
+	}
+	if err := r.cmd.Process.Signal(syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.end(t, 20*time.Second); got != 0 {
+		t.Errorf("exit code %d, want 0\n%s", got, r.stderr.String())
+	}
+	if out := strings.Join(r.out, "\n"); !strings.HasSuffix(out, "\nTore down 1 sandbox.") {
+		t.Errorf("it ends with\n%s", out)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}

@@ -1,0 +1,48 @@
+package cli_test
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/creack/pty"
+)
+
+// onTerminal runs agent-env with a terminal for all its streams and answers what the terminal got.
+func onTerminal(t *testing.T, home string, env []string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "agent-env", args...)
+	cmd.Dir = home
+	cmd.Env = append(append(os.Environ(), "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "TERM=xterm", "NO_COLOR=", "CLICOLOR_FORCE="), env...)
+	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	out, _ := io.ReadAll(f) // a terminal whose other side is gone answers EIO
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("agent-env %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.ReplaceAll(string(out), "\r\n", "\n")
+}
+
+// TestTerminal: on a terminal bars replace the lines of steps; what is no terminal, or a dumb one, gets lines.
+func TestTerminal(t *testing.T) {
+	home := t.TempDir()
+	live := onTerminal(t, home, nil, "run", "hello")
+	if strings.Contains(live, "step 1/3") || !strings.Contains(live, "Tasks:\n") || !strings.Contains(live, "\x1b[32mpassed\x1b[0m (hello: 1)") {
+		t.Errorf("on a terminal it prints\n%q", live)
+	}
+	if plain := onTerminal(t, home, []string{"NO_COLOR=1"}, "run", "hello"); strings.Contains(plain, "\x1b[3") {
+		t.Errorf("with NO_COLOR it prints\n%q", plain)
+	}
+	if dumb := onTerminal(t, home, []string{"TERM=dumb"}, "run", "hello"); !strings.Contains(dumb, "step 1/3 box (deploy_sandbox)") || strings.Contains(dumb, "\x1b") {
+		t.Errorf("on a dumb terminal it prints\n%q", dumb)
+	}
+	if exec := onTerminal(t, home, nil, "sandbox", "check"); !strings.Contains(exec, "\x1b[32mholds\x1b[0m") {
+		t.Errorf("sandbox check prints\n%q", exec)
+	}
+}
