@@ -120,12 +120,20 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 		t.Errorf("it doesn't tell what is left:\n%s", stderr)
 	}
 	// The sandbox was tied to the process: it is dead now, and the next command sweeps what it left.
+	swept(t, home)
+}
+
+// swept waits, five seconds at most, until a command finds no sandbox.
+func swept(t *testing.T, home string) {
+	t.Helper()
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		next := start(t, home, "sandbox", "list", "--json")
 		next.end(t, 10*time.Second)
-		if out := strings.Join(next.out, "\n"); strings.Contains(out, `"sandboxes":[]`) {
+		out := strings.Join(next.out, "\n")
+		if strings.Contains(out, `"sandboxes":[]`) {
 			return
-		} else if time.Now().After(end) {
+		}
+		if time.Now().After(end) {
 			t.Fatalf("five seconds later there is still\n%s\n%s", out, next.stderr.String())
 		}
 	}

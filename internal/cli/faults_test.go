@@ -1,0 +1,107 @@
+package cli_test
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// marked finds processes of this machine whose command line holds text.
+func marked(t *testing.T, text string) []string {
+	t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if line := string(bytes.ReplaceAll(b, []byte{0}, []byte{' '})); err == nil && strings.Contains(line, text) {
+			out = append(out, filepath.Base(filepath.Dir(f))+" "+line)
+		}
+	}
+	return out
+}
+
+// TestKilled: nothing outlives a killed run, and the next command sweeps what it left and says so.
+func TestKilled(t *testing.T) {
+	for _, at := range []string{"tasks/t.json: v1", "step 1/2 box (deploy_sandbox)", "step 1/2 box done", "step 2/2 long (verify_sandbox)"} {
+		t.Run(at, func(t *testing.T) {
+			home := sleeper(t)
+			seconds := fmt.Sprintf("sleep 100.%d", time.Now().UnixNano()) // so that its process can be told from all others
+			task := filepath.Join(home, "b", "tasks", "t.json")
+			if err := os.WriteFile(task, []byte(strings.ReplaceAll(read(t, task), "sleep 100", seconds)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			r := start(t, home, "run", "./b")
+			r.until(t, at)
+			if err := r.cmd.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			r.end(t, 10*time.Second)
+			left := marked(t, seconds)
+			for end := time.Now().Add(5 * time.Second); len(left) > 0 && time.Now().Before(end); left = marked(t, seconds) {
+				time.Sleep(20 * time.Millisecond)
+			}
+			if len(left) > 0 {
+				t.Errorf("five seconds later there are %v", left)
+			}
+			swept(t, home)
+			folders, err := filepath.Glob(filepath.Join(home, "state", "agentenv", "boxes", "*"))
+			if err != nil || len(folders) > 0 {
+				t.Errorf("the next command leaves %v, %v", folders, err)
+			}
+			mounts, err := os.ReadFile("/proc/self/mountinfo")
+			if err != nil || strings.Contains(string(mounts), home) {
+				t.Errorf("mounts are left, %v", err)
+			}
+			list := start(t, home, "runs", "list", "--json")
+			list.end(t, 10*time.Second)
+			if out := strings.Join(list.out, "\n"); strings.Contains(at, "step") && !strings.Contains(out, `"status":"interrupted"`) && !strings.Contains(out, `"status":"running"`) {
+				t.Errorf("the run's record is lost: %s", out)
+			}
+		})
+	}
+}
+
+// TestTwelveAtOnce: of many runs of one folder one writes, the others find everything unchanged, and all pass.
+func TestTwelveAtOnce(t *testing.T) {
+	home := sleeper(t)
+	task := filepath.Join(home, "b", "tasks", "t.json")
+	if err := os.WriteFile(task, []byte(strings.ReplaceAll(read(t, task), "sleep 100", "true")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const n = 12
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	wrote, passed := 0, 0
+	runs := make([]*running, n)
+	for i := range runs {
+		runs[i] = start(t, home, "run", "./b")
+	}
+	for _, r := range runs {
+		wg.Go(func() {
+			code := r.end(t, 60*time.Second)
+			mu.Lock()
+			defer mu.Unlock()
+			out := strings.Join(r.out, "\n")
+			if strings.Contains(out, "tasks/t.json: v1 (new)") {
+				wrote++
+			}
+			if code == 0 && strings.Contains(out, "tasks/t.json v1: passed") {
+				passed++
+			} else {
+				t.Errorf("one ends with %d:\n%s\n%s", code, out, r.stderr.String())
+			}
+		})
+	}
+	wg.Wait()
+	if wrote != 1 || passed != n {
+		t.Errorf("%d wrote and %d passed, want 1 and %d", wrote, passed, n)
+	}
+}
