@@ -230,6 +230,9 @@ func Last(id string) string { return path.Base(id) }
 // Derived is the id of something that belongs to id.
 func Derived(id, suffix string) string { return id + DerivedMark + suffix }
 
+// IsDerived tells whether an artifact of this id belongs to another: what people name holds no DerivedMark in its last segment.
+func IsDerived(id string) bool { return strings.Contains(Last(id), DerivedMark) }
+
 // FileID is the id of the file at rel ("/"-separated) inside the universe id.
 func FileID(id, rel string) string {
 	sum := sha256.Sum256([]byte(rel))

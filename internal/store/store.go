@@ -64,8 +64,11 @@ func LatestIs(v int) Cond { return Cond{Latest: v} }
 type Query struct {
 	Kind   Kind
 	Type   string
+	ID     string // the id itself
 	Prefix string // of the id
 	Owner  string
+	// Own leaves out documents that belong to another one: see ref.IsDerived.
+	Own bool
 	// AllVersions lists every version; otherwise the latest of each id.
 	AllVersions bool
 	After       string // Page.Next of the page before
@@ -103,6 +106,19 @@ type Store interface {
 	Close() error
 }
 
+// Pruner is a Store that can drop bytes that no document names.
+type Pruner interface {
+	// Prune removes such objects: all of them, or those among ds when it isn't nil. With dry it only counts them.
+	// What a Stage has put and not yet committed is not lost by it: such a Commit succeeds, or answers ErrConflict.
+	Prune(ctx context.Context, ds []ref.Digest, dry bool) (Pruned, error)
+}
+
+// Pruned is what Prune removed, or would remove.
+type Pruned struct {
+	Objects int
+	Bytes   int64
+}
+
 // Stage gathers one write: bytes first, then the documents that name them. Nothing of it is visible or in the way until Commit,
 // and no lock is held between Begin and Commit. Put and Doc may be called from several goroutines.
 type Stage interface {
@@ -112,6 +128,9 @@ type Stage interface {
 	Doc(d Doc, c Cond)
 	// Delete removes one version (0: all of them) of a document.
 	Delete(k Kind, id string, version int)
+	// Require makes Commit call f before anything of the stage is written, and fail with its error. f sees the documents as they are at that
+	// moment, and nobody else writes until Commit returns; it must not use them after that, nor write.
+	Require(f func(ctx context.Context, d Docs) error)
 	// Commit is all or nothing, and durable when it returns nil. ErrConflict: read and plan again.
 	Commit(ctx context.Context) error
 	// Discard drops what was put. It is legal, and does nothing, after Commit.

@@ -69,7 +69,17 @@ func (s *Store) Get(ctx context.Context, k store.Kind, id string, version int) (
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	for _, r := range slices.Backward(s.byID[key{k, id}]) {
+	return held{s}.Get(ctx, k, id, version)
+}
+
+// held reads documents while its caller holds the lock.
+type held struct{ s *Store }
+
+var _ store.Docs = held{}
+
+// Get is one version of a document.
+func (h held) Get(_ context.Context, k store.Kind, id string, version int) (store.Doc, error) {
+	for _, r := range slices.Backward(h.s.byID[key{k, id}]) {
 		if version == 0 || r.doc.Version == version {
 			return clone(r.doc), nil
 		}
@@ -84,9 +94,14 @@ func (s *Store) Latest(ctx context.Context, k store.Kind, ids []string) (map[str
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	return held{s}.Latest(ctx, k, ids)
+}
+
+// Latest is the latest version of each id that exists.
+func (h held) Latest(_ context.Context, k store.Kind, ids []string) (map[string]store.Doc, error) {
 	out := make(map[string]store.Doc, len(ids))
 	for _, id := range ids {
-		if vs := s.byID[key{k, id}]; len(vs) > 0 {
+		if vs := h.s.byID[key{k, id}]; len(vs) > 0 {
 			out[id] = clone(vs[len(vs)-1].doc)
 		}
 	}
@@ -100,6 +115,12 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
+	return held{s}.List(ctx, q)
+}
+
+// List is a page of documents, newest first.
+func (h held) List(_ context.Context, q store.Query) (store.Page, error) {
+	s := h.s
 	cur := store.Cursor{Snapshot: s.seq, Before: s.seq + 1}
 	if q.After != "" {
 		var err error
@@ -129,13 +150,40 @@ func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
 func matches(r *row, q store.Query, snapshot int64) bool {
 	d := r.doc
 	return d.Kind == q.Kind && (q.Type == "" || d.Type == q.Type) && (q.Owner == "" || d.Owner == q.Owner) &&
-		strings.HasPrefix(d.ID, q.Prefix) && (q.AllVersions || r.until == 0 || r.until > snapshot)
+		(q.ID == "" || d.ID == q.ID) && !(q.Own && ref.IsDerived(d.ID)) && strings.HasPrefix(d.ID, q.Prefix) && (q.AllVersions || r.until == 0 || r.until > snapshot)
 }
 
 func clone(d store.Doc) store.Doc {
 	d.Body = slices.Clone(d.Body)
 	d.Objects = slices.Clone(d.Objects)
 	return d
+}
+
+// Prune removes objects that no document names.
+func (s *Store) Prune(ctx context.Context, ds []ref.Digest, dry bool) (store.Pruned, error) {
+	var p store.Pruned
+	if err := ctx.Err(); err != nil {
+		return p, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	used := map[ref.Digest]bool{}
+	for _, r := range s.rows {
+		for _, d := range r.doc.Objects {
+			used[d] = true
+		}
+	}
+	for d, b := range s.objects {
+		if used[d] || ds != nil && !slices.Contains(ds, d) {
+			continue
+		}
+		p.Objects++
+		p.Bytes += int64(len(b))
+		if !dry {
+			delete(s.objects, d)
+		}
+	}
+	return p, nil
 }
 
 type reader struct{ *bytes.Reader }
@@ -173,4 +221,7 @@ func (s *Store) Verify(ctx context.Context, d ref.Digest) error {
 	return nil
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store  = (*Store)(nil)
+	_ store.Pruner = (*Store)(nil)
+)

@@ -22,6 +22,7 @@ type stage struct {
 	done    bool
 	objects map[ref.Digest][]byte
 	changes []store.Change
+	require []func(context.Context, store.Docs) error
 }
 
 // Begin starts a write.
@@ -56,6 +57,12 @@ func (g *stage) Delete(k store.Kind, id string, version int) {
 	g.add(store.Change{Doc: store.Doc{Kind: k, ID: id, Version: version}, Delete: true})
 }
 
+func (g *stage) Require(f func(context.Context, store.Docs) error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.require = append(g.require, f)
+}
+
 func (g *stage) add(c store.Change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -65,7 +72,7 @@ func (g *stage) add(c store.Change) {
 func (g *stage) Discard() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.done, g.objects, g.changes = true, nil, nil
+	g.done, g.objects, g.changes, g.require = true, nil, nil, nil
 	return nil
 }
 
@@ -81,6 +88,11 @@ func (g *stage) Commit(ctx context.Context) error {
 	}
 	g.s.mu.Lock()
 	defer g.s.mu.Unlock()
+	for _, f := range g.require {
+		if err := f(ctx, held{g.s}); err != nil {
+			return err
+		}
+	}
 	return g.s.apply(g.objects, g.changes)
 }
 

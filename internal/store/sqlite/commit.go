@@ -26,7 +26,7 @@ func (g *stage) Commit(ctx context.Context) error {
 	}
 	g.done = true
 	defer g.drop()
-	if len(g.objects) == 0 && len(g.changes) == 0 {
+	if len(g.objects) == 0 && len(g.changes) == 0 && len(g.require) == 0 {
 		return ctx.Err()
 	}
 	journal, err := g.publish(ctx)
@@ -35,6 +35,11 @@ func (g *stage) Commit(ctx context.Context) error {
 	}
 	if err == nil {
 		err = g.s.write(ctx, durable, func(c *conn) error {
+			for _, f := range g.require {
+				if err := f(ctx, inside{c}); err != nil {
+					return err
+				}
+			}
 			inner := context.WithoutCancel(ctx)
 			if err := g.writeObjects(inner, c); err != nil {
 				return err

@@ -49,19 +49,65 @@ func sha(d ref.Digest) []byte {
 }
 
 // Get is one version of a document.
-func (s *Store) Get(ctx context.Context, k store.Kind, id string, version int) (store.Doc, error) {
+func (s *Store) Get(ctx context.Context, k store.Kind, id string, version int) (d store.Doc, err error) {
+	err = store.NotFound(k, id, version) // where there is no store
+	rerr := s.read(ctx, func(c *conn) error {
+		d, err = inside{c}.Get(ctx, k, id, version)
+		return err
+	})
+	if rerr != nil {
+		err = rerr
+	}
+	return d, err
+}
+
+// Latest is the latest version of each id that exists.
+func (s *Store) Latest(ctx context.Context, k store.Kind, ids []string) (map[string]store.Doc, error) {
+	out := map[string]store.Doc{}
+	err := s.read(ctx, func(c *conn) (err error) {
+		out, err = inside{c}.Latest(ctx, k, ids)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// List is a page of documents, newest first.
+func (s *Store) List(ctx context.Context, q store.Query) (p store.Page, err error) {
+	if _, err := cursorOf(q); err != nil { // where there is no store too
+		return store.Page{}, err
+	}
+	err = s.read(ctx, func(c *conn) error {
+		p, err = inside{c}.List(ctx, q)
+		return err
+	})
+	if err != nil {
+		return store.Page{}, err
+	}
+	return p, nil
+}
+
+// inside reads documents within the transaction of a connection.
+type inside struct{ c *conn }
+
+var _ store.Docs = inside{}
+
+// Get is one version of a document.
+func (i inside) Get(ctx context.Context, k store.Kind, id string, version int) (store.Doc, error) {
 	var d store.Doc
 	found := false
 	row := func(r []driver.Value) error {
 		d, found = readDoc(r), true
 		return nil
 	}
-	err := s.read(ctx, func(c *conn) error {
-		if version == 0 {
-			return c.query(ctx, "SELECT "+docColumns+" FROM docs d WHERE kind=? AND id=? ORDER BY version DESC LIMIT 1", row, string(k), id)
-		}
-		return c.query(ctx, "SELECT "+docColumns+" FROM docs d WHERE kind=? AND id=? AND version=?", row, string(k), id, int64(version))
-	})
+	var err error
+	if version == 0 {
+		err = i.c.query(ctx, "SELECT "+docColumns+" FROM docs d WHERE kind=? AND id=? ORDER BY version DESC LIMIT 1", row, string(k), id)
+	} else {
+		err = i.c.query(ctx, "SELECT "+docColumns+" FROM docs d WHERE kind=? AND id=? AND version=?", row, string(k), id, int64(version))
+	}
 	if err != nil {
 		return store.Doc{}, err
 	}
@@ -98,59 +144,57 @@ func (c *conn) eachLatest(ctx context.Context, columns string, k store.Kind, ids
 }
 
 // Latest is the latest version of each id that exists.
-func (s *Store) Latest(ctx context.Context, k store.Kind, ids []string) (map[string]store.Doc, error) {
+func (i inside) Latest(ctx context.Context, k store.Kind, ids []string) (map[string]store.Doc, error) {
 	out := make(map[string]store.Doc, len(ids))
-	err := s.read(ctx, func(c *conn) error {
-		return c.eachLatest(ctx, docColumns, k, ids, func(r []driver.Value) error {
-			d := readDoc(r)
-			out[d.ID] = d
-			return nil
-		})
+	err := i.c.eachLatest(ctx, docColumns, k, ids, func(r []driver.Value) error {
+		d := readDoc(r)
+		out[d.ID] = d
+		return nil
 	})
-	if err != nil {
-		return nil, err
+	return out, err
+}
+
+// cursorOf is where a query begins; zero for its first page.
+func cursorOf(q store.Query) (store.Cursor, error) {
+	if q.After == "" {
+		return store.Cursor{}, nil
 	}
-	return out, nil
+	return store.ParseCursor(q.After)
 }
 
 // List is a page of documents, newest first.
-func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
+func (i inside) List(ctx context.Context, q store.Query) (store.Page, error) {
 	limit := q.Limit
 	if limit <= 0 {
 		limit = store.DefaultLimit
 	}
-	var cur store.Cursor
-	if q.After != "" {
-		var err error
-		if cur, err = store.ParseCursor(q.After); err != nil {
-			return store.Page{}, err
-		}
-	}
-	var p store.Page
-	err := s.read(ctx, func(c *conn) error {
-		if q.After == "" {
-			row := func(r []driver.Value) error { cur.Snapshot = num(r[0]); return nil }
-			if err := c.query(ctx, "SELECT coalesce(max(seq), 0) FROM docs", row); err != nil {
-				return err
-			}
-			cur.Before = cur.Snapshot + 1
-		}
-		text, args := listQuery(q, cur)
-		return c.query(ctx, text, func(r []driver.Value) error {
-			if len(p.Docs) == limit {
-				p.Next = cur.String()
-				return nil
-			}
-			cur.Before = num(r[0])
-			p.Docs = append(grown(p.Docs, limit), readDoc(r))
-			return nil
-		}, append(args, int64(limit+1))...)
-	})
+	cur, err := cursorOf(q)
 	if err != nil {
 		return store.Page{}, err
 	}
-	return p, nil
+	if q.After == "" {
+		row := func(r []driver.Value) error { cur.Snapshot = num(r[0]); return nil }
+		if err := i.c.query(ctx, "SELECT coalesce(max(seq), 0) FROM docs", row); err != nil {
+			return store.Page{}, err
+		}
+		cur.Before = cur.Snapshot + 1
+	}
+	var p store.Page
+	text, args := listQuery(q, cur)
+	err = i.c.query(ctx, text, func(r []driver.Value) error {
+		if len(p.Docs) == limit {
+			p.Next = cur.String()
+			return nil
+		}
+		cur.Before = num(r[0])
+		p.Docs = append(grown(p.Docs, limit), readDoc(r))
+		return nil
+	}, append(args, int64(limit+1))...)
+	return p, err
 }
+
+// ownOnly is ref.IsDerived, denied: replace takes everything up to the last slash away.
+const ownOnly = " AND (instr(id, '__')=0 OR instr(replace(id, rtrim(id, replace(id, '/', '')), ''), '__')=0)"
 
 // listQuery is one of a few texts: each field of the query that restricts adds a term. Its last parameter is the limit.
 func listQuery(q store.Query, cur store.Cursor) (string, []driver.Value) {
@@ -167,6 +211,13 @@ func listQuery(q store.Query, cur store.Cursor) (string, []driver.Value) {
 	if q.Owner != "" {
 		text += " AND owner=?"
 		args = append(args, q.Owner)
+	}
+	if q.ID != "" {
+		text += " AND id=?"
+		args = append(args, q.ID)
+	}
+	if q.Own {
+		text += ownOnly
 	}
 	if q.Prefix != "" {
 		text += " AND id>=? AND id<?" // 0xff is in no text

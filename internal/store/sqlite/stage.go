@@ -31,6 +31,7 @@ type stage struct {
 	spill   *temp
 	spilled int64
 	changes []store.Change
+	require []func(context.Context, store.Docs) error
 }
 
 // staged is an object of a stage. A large one has its file, or none when the store held it at the time of its Put.
@@ -166,6 +167,13 @@ func (g *stage) Delete(k store.Kind, id string, version int) {
 	g.change(store.Change{Doc: store.Doc{Kind: k, ID: id, Version: version}, Delete: true})
 }
 
+// Require notes what must hold when the stage commits.
+func (g *stage) Require(f func(context.Context, store.Docs) error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.require = append(g.require, f)
+}
+
 func (g *stage) change(c store.Change) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,5 +199,5 @@ func (g *stage) drop() {
 	if g.spill != nil {
 		g.spill.drop()
 	}
-	g.objects, g.changes, g.spill = nil, nil, nil
+	g.objects, g.changes, g.require, g.spill = nil, nil, nil, nil
 }

@@ -71,6 +71,9 @@ func testList(t *testing.T, again func(*testing.T) store.Store) {
 		{store.Query{Kind: store.Artifact, Owner: "a"}, "@local/a/two@1"},
 		{store.Query{Kind: store.Artifact, Owner: "a", AllVersions: true}, "@local/a/two@1 @local/a/one@1"},
 		{store.Query{Kind: store.Artifact, Owner: "c", Type: "file", Prefix: "@"}, "@local/a/one@2"},
+		{store.Query{Kind: store.Artifact, ID: "@local/a/one"}, "@local/a/one@2"},
+		{store.Query{Kind: store.Artifact, ID: "@local/a/one", AllVersions: true}, "@local/a/one@2 @local/a/one@1"},
+		{store.Query{Kind: store.Artifact, ID: "@local/a"}, ""},
 	}
 	for _, tt := range tests {
 		p, err := s.List(t.Context(), tt.q)
@@ -81,6 +84,21 @@ func testList(t *testing.T, again func(*testing.T) store.Store) {
 			t.Errorf("%+v:\n got %s (next %q)\nwant %s", tt.q, got, p.Next, tt.want)
 		}
 	}
+}
+
+// testOwn: ids whose last segment holds "__" belong to others.
+func testOwn(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	for _, id := range []string{
+		"a", "a__b", "@local/x__y/a", "@local/x__y/a__file", "@local/a_", "@local/a_/_b", "__", "@local/__a/b", "@local/b/__", "@local/a/a/a__a", "@local/ä__/ö", "@local/ä__/ö__ü",
+	} {
+		write(t, s, doc(store.Artifact, id, 1))
+	}
+	p, err := s.List(t.Context(), store.Query{Kind: store.Artifact, Own: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantIDs(t, ids(p), "@local/ä__/ö@1", "@local/__a/b@1", "@local/a_/_b@1", "@local/a_@1", "@local/x__y/a@1", "a@1")
 }
 
 func testPages(t *testing.T, again func(*testing.T) store.Store) {
