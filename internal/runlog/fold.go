@@ -9,6 +9,9 @@ import (
 	"time"
 )
 
+// outcomes are the statuses of an ended run.
+var outcomes = [...]Status{Passed, Scored, Unscored, Failed, InfraFailed, Cancelled}
+
 // Apply folds one event into the summary and tells whether it changed. Only the kinds RunStarted and RunEnded do.
 // It fails on data that is not what the kind says.
 func (s *Summary) Apply(e Event) (bool, error) {
@@ -28,7 +31,7 @@ func (s *Summary) Apply(e Event) (bool, error) {
 		if err := decode(e, &d); err != nil {
 			return false, err
 		}
-		if !d.Status.Ended() || d.Status == "" {
+		if !slices.Contains(outcomes[:], d.Status) {
 			return false, fmt.Errorf("%s: %q is no status of an ended run", e.Kind, d.Status)
 		}
 		s.Status, s.Ended, s.Error, s.Scores = d.Status, e.At, d.Error, d.Scores
@@ -142,7 +145,9 @@ func (f *folder) step(id string) *StepRecord {
 
 func (f *folder) stepEnded(e Event) {
 	var d StepEnd
-	_ = decode(e, &d)
+	if err := decode(e, &d); err != nil || d.Status == "" {
+		d = StepEnd{Status: Failed, Error: "how it ended can't be read"}
+	}
 	st := f.step(e.Step)
 	if st.Status != Running { // it never started: skipped, or ended by the scheduler
 		*st = StepRecord{StepInfo: st.StepInfo}

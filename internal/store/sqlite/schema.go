@@ -46,11 +46,11 @@ CREATE TABLE requests(
 	PRIMARY KEY(run, seq)) STRICT, WITHOUT ROWID;
 `}
 
-// known refuses a store that a newer program has written.
-func (s *Store) known(version int) error {
-	if version > len(migrations) {
+// known refuses a store that a newer program has written; newest is the last format that this one can read.
+func (s *Store) known(version, newest int) error {
+	if version > newest {
 		return fmt.Errorf("the store %s was written by a newer version of this program (format %d, this one knows %d): update the program, or use another state folder",
-			s.root, version, len(migrations))
+			s.root, version, newest)
 	}
 	return nil
 }
@@ -86,7 +86,7 @@ func (s *Store) migrate(ctx context.Context, c *conn, steps []string) error {
 	if version == len(steps) {
 		return nil
 	}
-	if err := s.known(version); err != nil {
+	if err := s.known(version, len(steps)); err != nil {
 		return err
 	}
 	return c.transaction(ctx, durable, func(c *conn) error {

@@ -91,6 +91,10 @@ func (s *Store) Close() error {
 	for _, c := range s.idle {
 		errs = append(errs, c.close())
 	}
+	s.idle = nil
+	for range readers { // later reads find the store closed
+		<-s.slots
+	}
 	if w := <-s.writer; w != nil {
 		errs = append(errs, w.close())
 	}
@@ -167,7 +171,7 @@ func (s *Store) reader(ctx context.Context) (*conn, error) {
 	}
 	version, err := c.version(ctx)
 	if err == nil {
-		err = s.known(version)
+		err = s.known(version, len(migrations))
 	}
 	if err == nil && version < len(migrations) {
 		err = s.write(ctx, relaxed, func(*conn) error { return nil })
@@ -233,4 +237,7 @@ func (s *Store) onWriter(ctx context.Context, f func(*conn) error) error {
 	return s.explain("write", err)
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store  = (*Store)(nil)
+	_ store.Pruner = (*Store)(nil)
+)
