@@ -28,9 +28,9 @@ test:
 race:
 	CGO_ENABLED=1 $(GO) test -race ./...
 
-## int: the integration tier, the peer included
+## int: the integration tier, the peer included: the packages that have tests of that tag
 int: build
-	PEER_SH=$(abspath $(PEER_SH)) $(GO) test -count=1 -tags integration ./test/... ./internal/...
+	PEER_SH=$(abspath $(PEER_SH)) $(GO) test -count=1 -tags integration $$(grep -rl --include='*_test.go' '^//go:build .*integration' . | xargs -n 1 dirname | sort -u)
 
 ## lint: linters, formatters and modernizers, nothing changed
 lint:

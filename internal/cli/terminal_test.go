@@ -46,3 +46,24 @@ func TestTerminal(t *testing.T) {
 		t.Errorf("sandbox check prints\n%q", exec)
 	}
 }
+
+// TestTypedInput: what is typed reaches a command in a sandbox although no terminal does.
+func TestTypedInput(t *testing.T) {
+	home := t.TempDir()
+	onTerminal(t, home, nil, "sandbox", "start", "--name", "try", "--lease", "1m")
+	cmd := exec.CommandContext(t.Context(), "agent-env", "sandbox", "exec", "try", "--", "sh", "-c", "read line; echo got $line; test -t 0 || echo no terminal")
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"))
+	f, err := pty.Start(cmd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	out, _ := io.ReadAll(f)
+	if err := cmd.Wait(); err != nil || !strings.Contains(string(out), "got hello") || !strings.Contains(string(out), "no terminal") {
+		t.Errorf("%v\n%s", err, out)
+	}
+	onTerminal(t, home, nil, "sandbox", "rm", "try")
+}

@@ -3,6 +3,7 @@ package runs
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -71,13 +72,13 @@ func printRecord(s *term.Streams, r runlog.Record, now time.Time) {
 	if r.Error != "" {
 		line("error", strings.TrimPrefix(r.FailedAt+": "+r.Error, ": "))
 	}
-	line("task", r.Task+" v"+verb.Score(float64(r.TaskVersion)))
+	line("task", fmt.Sprintf("%s v%d", r.Task, r.TaskVersion))
 	line("bundle", r.Bundle)
 	line("eval", r.Eval)
 	line("started", verb.Time(s, r.Started))
 	line("took", verb.Took(took(r.Summary, now)))
 	if o := r.Owner; o != nil {
-		line("runs at", o.Host+", process "+verb.Score(float64(o.PID)))
+		line("runs at", fmt.Sprintf("%s, process %d", o.Host, o.PID))
 	}
 	line("left", strings.Join(r.Left, ", "))
 	printSteps(s, r)

@@ -2,19 +2,13 @@ package sandbox
 
 import (
 	"context"
-	"errors"
-	"io"
-	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/guest"
-	"agentenv.internal/agentenv/internal/term"
 )
 
 type execOptions struct {
@@ -118,96 +112,4 @@ func captured(ctx context.Context, p *verb.Program, box guest.Box, id string, c 
 		return verb.Exit(out.Status)
 	}
 	return nil
-}
-
-// streamed runs c on this process's own streams. A terminal is never handed inside: what is typed and shown goes through pipes.
-func streamed(ctx context.Context, s *term.Streams, box guest.Box, c guest.Command) (guest.Exit, error) {
-	var copies sync.WaitGroup
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	in, out, errs := s.Files()
-	var stdio [3]*os.File
-	var mine []*os.File // ends that were made here and handed over
-	give := func(f *os.File) {
-		mine = append(mine, f)
-	}
-	defer func() {
-		for _, f := range mine {
-			f.Close()
-		}
-	}()
-	if in != nil && !s.InTTY {
-		stdio[0] = in
-	} else if in != nil {
-		r, w, err := os.Pipe()
-		if err != nil {
-			return guest.Exit{}, err
-		}
-		give(r)
-		stdio[0] = r
-		copies.Go(func() { typed(ctx, w, in) })
-	}
-	ends := [2]struct {
-		f   *os.File
-		tty bool
-		w   io.Writer
-	}{{out, s.OutTTY, s.Out}, {errs, s.ErrTTY, s.Err}}
-	var readers []*os.File
-	var shown sync.WaitGroup
-	for i, end := range ends {
-		if end.f != nil && !end.tty {
-			stdio[i+1] = end.f
-			continue
-		}
-		r, w, err := os.Pipe()
-		if err != nil {
-			return guest.Exit{}, err
-		}
-		give(w)
-		readers = append(readers, r)
-		stdio[i+1] = w
-		shown.Go(func() {
-			defer r.Close()
-			_, _ = io.Copy(end.w, r) // a lost reader of ours is told by Streams.Failed
-		})
-	}
-	exit, err := box.Exec(ctx, c, stdio)
-	for _, f := range mine {
-		f.Close()
-	}
-	mine = nil
-	for _, r := range readers { // a daemon that the command left may hold them open
-		r.SetReadDeadline(time.Now().Add(drain))
-	}
-	shown.Wait()
-	cancel()
-	copies.Wait()
-	return exit, err
-}
-
-// drain is how long output is waited for after the command's end.
-const drain = 200 * time.Millisecond
-
-// typed hands a terminal's lines on until ctx ends. A read that has begun can't be taken back, so none begins before there is something.
-func typed(ctx context.Context, w, tty *os.File) {
-	defer w.Close()
-	buf := make([]byte, 4096)
-	for ctx.Err() == nil {
-		n, err := unix.Poll([]unix.PollFd{{Fd: int32(tty.Fd()), Events: unix.POLLIN}}, 50)
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			return
-		}
-		if n <= 0 {
-			continue
-		}
-		n, err = tty.Read(buf)
-		if n > 0 {
-			if _, err := w.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-		if err != nil {
-			return
-		}
-	}
 }

@@ -2,6 +2,7 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,7 +73,7 @@ func lives(b sandbox.Info, now time.Time) string {
 	case b.State == sandbox.StateDead:
 		return ""
 	case b.Tied:
-		return "with process " + verb.Score(float64(b.OwnerPID))
+		return fmt.Sprintf("with process %d", b.OwnerPID)
 	case b.Expires.IsZero():
 		return ""
 	default:
