@@ -21,8 +21,8 @@ type amount struct {
 // manyFiles is from how many files on one sync of the file system is cheaper than one of each file.
 const manyFiles = 2000
 
-// seal measures a tree, takes the right to write away if asked, and makes it durable.
-func seal(tree string, readOnly bool) (amount, error) {
+// seal measures a tree, takes the right to write away if asked, and makes it durable unless it need not be.
+func seal(tree string, o Options) (amount, error) {
 	var total amount
 	var files, dirs []string
 	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
@@ -42,7 +42,7 @@ func seal(tree string, readOnly bool) (amount, error) {
 			total.bytes += fi.Size()
 		}
 		total.files++
-		if readOnly && fi.Mode().IsRegular() && fi.Mode().Perm()&0o222 != 0 {
+		if o.ReadOnly && fi.Mode().IsRegular() && fi.Mode().Perm()&0o222 != 0 {
 			return os.Chmod(path, fi.Mode()&^0o222)
 		}
 		return nil
@@ -50,7 +50,7 @@ func seal(tree string, readOnly bool) (amount, error) {
 	if err != nil {
 		return amount{}, err
 	}
-	if readOnly {
+	if o.ReadOnly {
 		for i := len(dirs) - 1; i >= 0; i-- { // inner ones first
 			fi, err := os.Lstat(dirs[i])
 			if err != nil {
@@ -60,6 +60,9 @@ func seal(tree string, readOnly bool) (amount, error) {
 				return amount{}, err
 			}
 		}
+	}
+	if o.Volatile {
+		return total, nil
 	}
 	return total, syncAll(tree, files, dirs)
 }

@@ -38,6 +38,9 @@ var ErrInUse = errors.New("the tree is in use")
 type Options struct {
 	// ReadOnly takes the right to write away from every file and folder of a tree once it is built. Modes are kept as built otherwise.
 	ReadOnly bool
+	// Volatile skips making trees durable, which costs more than building small ones. A crash of the machine may damage such a tree, so its
+	// key has to hold the id of the machine's boot.
+	Volatile bool
 }
 
 // Store is one folder of trees. Its methods may be called from several goroutines and processes.
@@ -58,6 +61,17 @@ type Held struct {
 
 // Path is the tree's folder.
 func (h *Held) Path() string { return h.path }
+
+// File is the tree's lock, for a holder that hands it to another process: the tree is held until the last copy is closed. It is nil where
+// nothing can be pruned, and stays the store's.
+func (h *Held) File() *os.File {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lock == nil {
+		return nil
+	}
+	return h.lock.File()
+}
 
 // Release lets the tree be pruned. It is legal more than once.
 func (h *Held) Release() error {
@@ -169,7 +183,7 @@ func (s *Store) build(ctx context.Context, name, key string, build func(context.
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	size, err := seal(tree, s.o.ReadOnly)
+	size, err := seal(tree, s.o)
 	if err != nil {
 		return fmt.Errorf("make the tree durable: %w", err)
 	}

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // The test binary plays other processes: TREESTORE_ROLE says which, TREESTORE_DIR where.
@@ -556,5 +557,35 @@ func BenchmarkGet(b *testing.B) {
 		if err := h.Release(); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// A lock that was handed on holds its tree after its first holder's release.
+func TestHandedLockHolds(t *testing.T) {
+	s := Open(t.TempDir(), Options{Volatile: true})
+	h, err := s.Get(t.Context(), "key", func(_ context.Context, dir string) error {
+		return os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o600)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Dup(int(h.File().Fd()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if h.File() != nil {
+		t.Error("a released tree still has a lock")
+	}
+	if err := s.Remove("key"); !errors.Is(err, ErrInUse) {
+		t.Errorf("remove of a held tree: %v, want ErrInUse", err)
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Remove("key"); err != nil {
+		t.Error(err)
 	}
 }
