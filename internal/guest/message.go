@@ -74,7 +74,8 @@ const LeaseFormat = "%020d\n"
 const BirthFD = 3
 
 // Boot is what a provider tells PID 1: the world to build and how to live in it. Files ride with the request in this order: the
-// listener; the slot, a file that PID 1 locks for the box's life and whose first bytes are the lease's end; one for every Layer and Bind that says so; one for every cgroup to join; the memory events.
+// listener; the slot, a file that PID 1 locks for the box's life and whose first bytes are the lease's end; one for every Layer and Bind that says so; one for every cgroup to join; the memory
+// events; the locks to hold.
 type Boot struct {
 	Hostname string `json:"hostname"`
 	// Tied: the end of the birth socket is the end of the box. Without it a box lives on once its owner has said FrameEnd there, which
@@ -94,6 +95,8 @@ type Boot struct {
 	Cgroups int `json:"cgroups,omitempty"`
 	// MemoryEvents: a cgroup file that counts kills for memory rides along.
 	MemoryEvents bool `json:"memory_events,omitempty"`
+	// Holds is how many locks ride along that PID 1 keeps for the box's life.
+	Holds int `json:"holds,omitempty"`
 
 	Overlays []Overlay         `json:"overlays"`
 	Binds    []Bind            `json:"binds,omitempty"`

@@ -70,10 +70,14 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	if b.MemoryEvents {
 		mem.events = rides.take()
 	}
+	var holds []*os.File
+	for range b.Holds {
+		holds = append(holds, rides.take())
+	}
 	if rides.short {
 		return nil, nil, errors.New("the boot message lacks descriptors")
 	}
-	s := &server{listener: l, spawner: sp, lease: ls, memory: mem, env: b.Env, pids: b.Pids}
+	s := &server{listener: l, spawner: sp, lease: ls, memory: mem, env: b.Env, pids: b.Pids, holds: holds}
 	if err := s.openNull(); err != nil {
 		return nil, nil, err
 	}

@@ -20,6 +20,7 @@ type server struct {
 	env      []string
 	pids     uint64
 	null     *os.File
+	holds    []*os.File // kept open for the box's life
 }
 
 func (s *server) openNull() (err error) {

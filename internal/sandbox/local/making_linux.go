@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/treestore"
 )
 
 // making is one box on its way.
@@ -23,6 +25,7 @@ type making struct {
 	f       *slot
 	base    int
 	layout  *layout
+	held    []*treestore.Held // trees that the box is to hold
 	group   *group
 	rides   rides
 	child   *child
@@ -46,7 +49,7 @@ func (r *rides) close() {
 
 // look finds out what of the host the box shall see.
 func (m *making) look(ctx context.Context) error {
-	etc, extra, err := m.p.hostTrees(ctx)
+	etc, extra, err := m.hostTrees(ctx)
 	if err != nil {
 		return err
 	}
@@ -107,7 +110,14 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 	if m.group.events != nil {
 		m.rides.add(m.group.events)
 	}
-	booted, err := m.child.boot(ctx, b, m.rides.files)
+	files := slices.Clone(m.rides.files)
+	for _, h := range m.held {
+		if f := h.File(); f != nil {
+			files = append(files, f)
+			b.Holds++
+		}
+	}
+	booted, err := m.child.boot(ctx, b, files)
 	if err != nil {
 		return nil, lastWords(log, err)
 	}
@@ -119,7 +129,17 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 			}
 		}
 	}
-	return booted, nil
+	return booted, m.release()
+}
+
+// release lets go of the trees, which the box holds by itself now.
+func (m *making) release() error {
+	var errs []error
+	for _, h := range m.held {
+		errs = append(errs, h.Release())
+	}
+	m.held = nil
+	return errors.Join(errs...)
 }
 
 // bootMessage says what the box is to be. The mounts that go with it join the rides.
@@ -209,7 +229,7 @@ func lastWords(log *os.File, err error) error {
 
 // undo takes away all that was made.
 func (m *making) undo(ctx context.Context) error {
-	var errs []error
+	errs := []error{m.release()}
 	if m.child != nil {
 		go m.child.reap()
 		errs = append(errs, ignoreGone(m.child.proc.signal(unix.SIGKILL)))
@@ -276,10 +296,20 @@ func (m *making) limits() map[string]string {
 	return l
 }
 
+// hold adds a tree that the box uses.
+func (m *making) hold(h *treestore.Held, err error) (string, error) {
+	if err != nil {
+		return "", err
+	}
+	m.held = append(m.held, h)
+	return h.Path(), nil
+}
+
 // hostTrees are the copy of /etc and, where ids aren't mapped, the bare folders that go over /usr.
-func (p *Provider) hostTrees(ctx context.Context) (etc, extra string, err error) {
+func (m *making) hostTrees(ctx context.Context) (etc, extra string, err error) {
+	t, h := m.p.trees, m.p.host
 	uid := 0
-	if p.host.wide && !p.host.idmaps() {
+	if h.wide && !h.idmaps() {
 		uid = idFirst
 	}
 	build := func(fill func(string) error) func(string) error {
@@ -290,11 +320,11 @@ func (p *Provider) hostTrees(ctx context.Context) (etc, extra string, err error)
 			return give(dir, uid)
 		}
 	}
-	etc, err = p.trees.of(ctx, "etc", owner(uid), func() ([]string, error) { return etcNames("/etc") },
-		build(func(dir string) error { return copyEtc("/etc", dir) }))
-	if err != nil || p.host.idmaps() {
+	etc, err = m.hold(t.get(ctx, "etc", owner(uid), func() ([]string, error) { return etcNames("/etc") },
+		build(func(dir string) error { return copyEtc("/etc", dir) })))
+	if err != nil || h.idmaps() {
 		return etc, "", err
 	}
-	extra, err = p.trees.of(ctx, "usr", owner(uid), skeletonNames, build(copySkeleton))
+	extra, err = m.hold(t.get(ctx, "usr", owner(uid), skeletonNames, build(copySkeleton)))
 	return etc, extra, err
 }

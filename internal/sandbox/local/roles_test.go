@@ -248,7 +248,9 @@ func TestKilledOwnerTakesItsBoxes(t *testing.T) {
 		t.Fatalf("processes of the boxes: %v", pids)
 	}
 	o.kill()
-	within(t, time.Second, "all processes gone", func() bool { return alive(pids) == 0 })
+	within(t, time.Second, "all processes gone", func() bool {
+		return alive(pids) == 0 && !slices.ContainsFunc(ids, func(id string) bool { return pid1Of(t, root, id) != 0 })
+	})
 	infos, err := p.List(t.Context())
 	if err != nil || len(infos) != 3 || infos[0].State != sandbox.StateDead {
 		t.Errorf("list: %+v, %v", infos, err)
@@ -338,7 +340,9 @@ func TestStoppedOwner(t *testing.T) {
 	for _, id := range ids {
 		pids = append(pids, inside(t, pid1Of(t, root, id))...)
 	}
-	within(t, 3*time.Second, "all processes gone", func() bool { return alive(pids) == 0 })
+	within(t, 3*time.Second, "all processes gone", func() bool {
+		return alive(pids) == 0 && pid1Of(t, root, ids[0]) == 0 && pid1Of(t, root, ids[1]) == 0
+	})
 	if swept, err := p.Sweep(t.Context()); err != nil || len(swept) != 2 {
 		t.Errorf("swept %v, %v", swept, err)
 	}

@@ -30,9 +30,9 @@ func stampOf(name string) string {
 	return fmt.Sprintf("%d %d %d %o %s\n", st.Mtim.Nano(), st.Size, st.Ino, st.Mode, name)
 }
 
-// key is short for all of s.
-func (s stamps) key() string {
-	sum := sha256.Sum256([]byte(s))
+// key is short for all of s, during one boot of the machine.
+func (s stamps) key(boot string) string {
+	sum := sha256.Sum256([]byte(boot + "\n" + string(s)))
 	return hex.EncodeToString(sum[:12])
 }
 
