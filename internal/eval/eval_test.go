@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/big"
+	"strings"
 	"testing"
 
 	"agentenv.internal/agentenv/internal/runlog"
@@ -45,12 +46,12 @@ func TestSummarize(t *testing.T) {
 		t.Errorf("mean %v", *s.Mean)
 	}
 	// a has 3 runs that tell something, of which 1 passed; b has 1, which passed; c has none.
-	got := ""
+	var got strings.Builder
 	for _, p := range s.PassAt {
-		got += fmt.Sprintf("%d: %.4f of %d; ", p.K, p.Value, p.Tasks)
+		fmt.Fprintf(&got, "%d: %.4f of %d; ", p.K, p.Value, p.Tasks)
 	}
-	if got != "1: 0.6667 of 2; 2: 0.6667 of 1; 3: 1.0000 of 1; " {
-		t.Error(got)
+	if got.String() != "1: 0.6667 of 2; 2: 0.6667 of 1; 3: 1.0000 of 1; " {
+		t.Error(got.String())
 	}
 }
 

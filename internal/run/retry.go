@@ -35,7 +35,7 @@ func (s *sched) retry(i int) bool {
 		m.cancel(errRedo)
 	}
 	s.retries = append(s.retries, rt)
-	s.rec.log(slog.LevelWarn, "retry", "step", s.step(i).ID, "from", s.step(rule.From).ID, "retry", n.retries, "of", rule.Max,
+	s.rec.log(slog.LevelInfo, "retry", "step", s.step(i).ID, "from", s.step(rule.From).ID, "retry", n.retries, "of", rule.Max,
 		"error", n.failure.Error)
 	return true
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"math"
+	"slices"
 
 	"agentenv.internal/agentenv/internal/step"
 )
@@ -23,10 +24,8 @@ func Aggregate(rows []step.Row, how string) float64 {
 	}
 	switch how {
 	case step.AnyPass:
-		for _, r := range counted {
-			if passes(r) {
-				return 1
-			}
+		if slices.ContainsFunc(counted, passes) {
+			return 1
 		}
 		return 0
 	case step.WeightedAverage:
