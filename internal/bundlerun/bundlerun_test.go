@@ -113,12 +113,14 @@ func (r *reporter) RunStarted(ref RunRef) {
 		r.started(ref)
 	}
 }
+
 func (r *reporter) StepStarted(ref RunRef, s run.StepStarted) {
 	r.add("[%s] step %d/%d %s (%s)", ref.Label, s.Number, s.Of, s.ID, s.Type)
 	if r.steps != nil {
 		r.steps(ref, s)
 	}
 }
+
 func (r *reporter) StepEnded(ref RunRef, s run.StepEnded) {
 	r.add("[%s] step %d/%d %s %s", ref.Label, s.Number, s.Of, s.ID, s.Status)
 }
@@ -216,11 +218,17 @@ func TestEverythingWrongIsToldAtOnceAndNothingIsWritten(t *testing.T) {
 		req  Request
 		want string
 	}{
-		"parse": {files("tasks/a.json", "{", "tasks/b__c.json", "[]", "artifacts/x/artifact.toml", "type = 5"), Request{},
-			"artifacts/x/artifact.toml: |tasks/a.json: "},
-		"unbuilt and unsupported": {files("tasks/a.json", `[{"id": "e", "type": "deploy_env", "env_id": "@local/x"}, {"id": "r", "type": "review"}]`,
-			"tasks/b.json", `[{"id": "box", "type": "deploy_sandbox", "sandbox_name": "b", "sandbox_mode": "container", "image": "x", "port": 1}]`), Request{},
-			"tasks/a.json: step 'e': deploy_env steps|tasks/a.json: step 'r': review steps|tasks/b.json: step 'box': sandbox_mode: "},
+		"parse": {
+			files("tasks/a.json", "{", "tasks/b__c.json", "[]", "artifacts/x/artifact.toml", "type = 5"),
+			Request{},
+			"artifacts/x/artifact.toml: |tasks/a.json: ",
+		},
+		"unbuilt and unsupported": {
+			files("tasks/a.json", `[{"id": "e", "type": "deploy_env", "env_id": "@local/x"}, {"id": "r", "type": "review"}]`,
+				"tasks/b.json", `[{"id": "box", "type": "deploy_sandbox", "sandbox_name": "b", "sandbox_mode": "container", "image": "x", "port": 1}]`),
+			Request{},
+			"tasks/a.json: step 'e': deploy_env steps|tasks/a.json: step 'r': review steps|tasks/b.json: step 'box': sandbox_mode: ",
+		},
 		"chain":   {hello(), Request{Sandbox: []string{"modal"}}, "tasks/hello.json: step 'box': sandbox_type: 'modal': no such sandbox type here"},
 		"no task": {hello(), Request{Selection: bundle.Selection{Tasks: []string{"helo"}}}, "--task"},
 	} {
@@ -290,8 +298,11 @@ func TestOutcomesAndExitCodes(t *testing.T) {
 		"all below":   {map[string]string{"b": bash("no")}, eval.Counts{N: 1, Scored: 1}, [3]int{0, 3, 3}},
 		"unscored":    {map[string]string{"a": "[" + box + "]"}, eval.Counts{N: 1, Unscored: 1}, [3]int{0, 1, 1}},
 		"some scored": {map[string]string{"a": "[" + box + "]", "b": bash("true")}, eval.Counts{N: 2, Unscored: 1, Passed: 1}, [3]int{0, 0, 0}},
-		"failed": {map[string]string{"a": "[" + box + "," + strings.Replace(box, `"id": "box"`, `"id": "b2"`, 1) + "]", "b": bash("true")},
-			eval.Counts{N: 2, Failed: 1, Passed: 1}, [3]int{1, 1, 1}},
+		"failed": {
+			map[string]string{"a": "[" + box + "," + strings.Replace(box, `"id": "box"`, `"id": "b2"`, 1) + "]", "b": bash("true")},
+			eval.Counts{N: 2, Failed: 1, Passed: 1},
+			[3]int{1, 1, 1},
+		},
 		"infra": {map[string]string{"a": bash("die"), "b": bash("true")}, eval.Counts{N: 2, InfraFailed: 1, Passed: 1}, [3]int{1, 1, 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -342,8 +353,12 @@ func TestEvalsAndTrials(t *testing.T) {
 		t.Fatal(s.Evals)
 	}
 	e := s.Evals[0]
-	r.want(t, "eval", []any{e.ID, e.Label, e.Version, e.Tasks, e.Counts, *e.Mean}, []any{"@local/test/b/e", "evals/e.toml", 1, []string{"tasks/a.json", "tasks/b.json"},
-		eval.Counts{N: 4, Passed: 2, Scored: 2}, 0.5})
+	r.want(t, "eval", []any{e.ID, e.Label, e.Version, e.Tasks, e.Counts, *e.Mean}, []any{
+		"@local/test/b/e", "evals/e.toml", 1,
+		[]string{"tasks/a.json", "tasks/b.json"},
+		eval.Counts{N: 4, Passed: 2, Scored: 2},
+		0.5,
+	})
 	page, _ := r.Runs.List(t.Context(), runlog.Query{Group: s.Group, Eval: "@local/test/b/e"})
 	r.want(t, "runs of the group", len(page.Runs), 4)
 }

@@ -65,8 +65,10 @@ func TestNothingIsNoZero(t *testing.T) {
 
 // FuzzCounts: the counts always sum up to the number of runs.
 func FuzzCounts(f *testing.F) {
-	all := []runlog.Status{runlog.Queued, runlog.Running, runlog.Passed, runlog.Scored, runlog.Unscored, runlog.Failed, runlog.InfraFailed,
-		runlog.Cancelled, runlog.Interrupted, runlog.Skipped, runlog.Succeeded, "", "other"}
+	all := []runlog.Status{
+		runlog.Queued, runlog.Running, runlog.Passed, runlog.Scored, runlog.Unscored, runlog.Failed, runlog.InfraFailed,
+		runlog.Cancelled, runlog.Interrupted, runlog.Skipped, runlog.Succeeded, "", "other",
+	}
 	f.Add([]byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12})
 	f.Fuzz(func(t *testing.T, in []byte) {
 		var trials []Trial

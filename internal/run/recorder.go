@@ -25,7 +25,7 @@ const (
 
 // recorder writes a run's events in one order: those that wait, then those of the commit. It also tells the time of the lease.
 type recorder struct {
-	ctx   context.Context // the run's, without its cancellation: the end of a cancelled run is written too
+	ctx   context.Context //nolint:containedctx // the run's without its cancellation: events come from loggers, and a cancelled run's end is written too
 	owner runlog.Owner
 	slog  *slog.Logger
 	stop  context.CancelCauseFunc // ends the run
@@ -71,7 +71,7 @@ func (r *recorder) renew(ctx context.Context) {
 			err := r.owner.Renew(ctx)
 			switch {
 			case errors.Is(err, runlog.ErrFenced):
-				r.fail(err)
+				_ = r.fail(err) // the run's end answers it
 			case err != nil && ctx.Err() == nil:
 				// The next renewal or append decides: while nobody else claims the run, it goes on.
 				r.slog.Warn("renew the run's ownership", "error", err)

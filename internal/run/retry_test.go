@@ -49,9 +49,11 @@ func TestRetryGoesBackAndRunsAllThatDepends(t *testing.T) {
 	want(t, "status", res.Status, runlog.Unscored)
 	want(t, "failures that stay", len(res.Failures), 0)
 	want(t, "undone", r.world.undone, []string{"load", "act", "after", "load", "act", "after"})
-	want(t, "events", r.owner.text(), []string{"run.started", "start box 1", "end box succeeded", "start load 1", "end load succeeded",
+	want(t, "events", r.owner.text(), []string{
+		"run.started", "start box 1", "end box succeeded", "start load 1", "end load succeeded",
 		"start act 1", "note", "end act failed", "start load 2", "end load succeeded", "start act 2", "note", "end act failed",
-		"start load 3", "end load succeeded", "start act 3", "end act succeeded", "start after 1", "end after succeeded", "run.ended"})
+		"start load 3", "end load succeeded", "start act 3", "end act succeeded", "start after 1", "end after succeeded", "run.ended",
+	})
 }
 
 func TestRetrySpentBudgetFails(t *testing.T) {

@@ -200,7 +200,7 @@ func TestChainRunsInOrderAndSeesItsAncestors(t *testing.T) {
 	r.add("b", "a", func(_ context.Context, c *step.Call) error {
 		var x, y string
 		if ok, err := c.State.Get("metadata/x", &x); !ok || err != nil || x != "from a" {
-			return fmt.Errorf("metadata/x is %q, %v", x, err)
+			return fmt.Errorf("metadata/x is %q, %w", x, err)
 		}
 		if ok, _ := c.State.Get("metadata/y", &y); ok {
 			return errors.New("sees a step that it doesn't depend on")
@@ -255,7 +255,8 @@ func TestFatalFailureLetsInFlightEndAndSkipsTheRest(t *testing.T) {
 		want(t, "failures", res.Failures, []Failure{{Step: "bad", Type: "bad", ErrorType: "ValueError", Error: "it broke", Fatal: true}})
 		want(t, "in words", res.Failures[0].String(), "step 'bad': ValueError: it broke")
 		want(t, "events", r.owner.text(), []string{
-			"run.started", "start bad 1", "start slow 1", "end bad failed", "end afterBad skipped", "end slow succeeded", "end afterSlow skipped", "run.ended"})
+			"run.started", "start bad 1", "start slow 1", "end bad failed", "end afterBad skipped", "end slow succeeded", "end afterSlow skipped", "run.ended",
+		})
 		want(t, "seconds", res.Seconds, 3)
 	})
 }
@@ -292,7 +293,8 @@ func TestAlways(t *testing.T) {
 	want(t, "status", res.Status, runlog.Failed)
 	want(t, "events", r.owner.text(), []string{
 		"run.started", "start bad 1", "end bad failed", "start collect 1", "end collect succeeded", "end between skipped",
-		"start last 1", "end last succeeded", "run.ended"})
+		"start last 1", "end last succeeded", "run.ended",
+	})
 }
 
 func TestAlwaysWaitsForWhatIsInFlight(t *testing.T) {
@@ -305,7 +307,8 @@ func TestAlwaysWaitsForWhatIsInFlight(t *testing.T) {
 		_, _ = r.run(t.Context())
 		want(t, "events", r.owner.text(), []string{
 			"run.started", "start bad 1", "start slow 1", "end bad failed", "end slow succeeded", "end mid skipped",
-			"start collect 1", "end collect succeeded", "run.ended"})
+			"start collect 1", "end collect succeeded", "run.ended",
+		})
 	})
 }
 
@@ -335,8 +338,10 @@ func TestCancel(t *testing.T) {
 		}
 		want(t, "status", res.Status, runlog.Cancelled)
 		want(t, "no scores", len(res.Scores), 0)
-		want(t, "events", r.owner.text(), []string{"run.started", "start done 1", "end done succeeded", "start slow 1",
-			"end slow cancelled", "end collect skipped", "run.ended"})
+		want(t, "events", r.owner.text(), []string{
+			"run.started", "start done 1", "end done succeeded", "start slow 1",
+			"end slow cancelled", "end collect skipped", "run.ended",
+		})
 		want(t, "downs", r.world.downs, 1)
 	})
 }

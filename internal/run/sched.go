@@ -48,7 +48,7 @@ type sched struct {
 	q    Request
 	rec  *recorder
 	hist step.History
-	ctx  context.Context
+	ctx  context.Context //nolint:containedctx // a sched is one call of Run
 
 	nodes    []node
 	ready    []int // steps whose dependencies have settled

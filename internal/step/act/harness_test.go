@@ -2,6 +2,7 @@ package act
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -43,22 +44,26 @@ func TestHarnessReturns(t *testing.T) {
 		entry string
 		want  string
 	}{
-		"args and results": {map[string]string{"script.py": "def run(i):\n    return {'sum': sum(i['args']['n']), 'was': i['results']['before']}"},
-			"script.py", `{"sum": 6, "was": [true]}`},
+		"args and results": {
+			map[string]string{"script.py": "def run(i):\n    return {'sum': sum(i['args']['n']), 'was': i['results']['before']}"},
+			"script.py", `{"sum": 6, "was": [true]}`,
+		},
 		"prints":       {map[string]string{"script.py": "print('{\"sum\": 1}')\ndef run(i):\n    print('noise'); return 'é\\n'"}, "script.py", `"\u00e9\n"`},
 		"null":         {map[string]string{"script.py": "def run(i): pass"}, "script.py", "null"},
 		"sibling":      {map[string]string{"run.py": "import helper\ndef run(i): return helper.x", "helper.py": "x = 5"}, "run.py", "5"},
 		"harness name": {map[string]string{"run.py": "import harness\ndef run(i): return harness.x", "harness.py": "x = 6"}, "run.py", "6"},
-		"in a folder": {map[string]string{"a/run.py": "from .near import x\nimport far, near\ndef run(i): return [x, far.y, near.x]", "a/near.py": "x = 7", "far.py": "y = 8"},
-			"a/run.py", "[7, 8, 7]"},
+		"in a folder": {
+			map[string]string{"a/run.py": "from .near import x\nimport far, near\ndef run(i): return [x, far.y, near.x]", "a/near.py": "x = 7", "far.py": "y = 8"},
+			"a/run.py", "[7, 8, 7]",
+		},
 		"odd folder name": {map[string]string{"os/j s.on/run.py": "from . import near\ndef run(i): return near.x", "os/j s.on/near.py": "x = 9"}, "os/j s.on/run.py", "9"},
 		"dataclass":       {map[string]string{"script.py": "from __future__ import annotations\nimport dataclasses\n@dataclasses.dataclass\nclass A:\n    x: int\ndef run(i): return A(3).x"}, "script.py", "3"},
 		"closes stdout":   {map[string]string{"script.py": "import os, sys\ndef run(i):\n    sys.stdout.close(); return 1"}, "script.py", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder, _, err := python(t, c.files, c.entry, "run", `{"args": {"n": [1, 2, 3]}, "results": {"before": [true]}}`)
-			if err != nil {
-				t.Log(string(err.(*exec.ExitError).Stderr))
+			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+				t.Log(string(exit.Stderr))
 			}
 			got, readErr := os.ReadFile(filepath.Join(folder, "result.json"))
 			if err != nil && name != "closes stdout" || readErr != nil || string(got) != c.want {

@@ -68,8 +68,10 @@ func (e *RunCode) Preflight(ctx context.Context, d doc.Node, p step.Plan) diag.L
 		if d.Get("env_id").Text() != "" {
 			field = "env_id"
 		}
-		l.Add(diag.Problem{Pos: d.Get(field).Pos(), Where: field, Code: "act.target",
-			Summary: "scripts can only run in sandboxes with this version of agent-env", Fix: "name the sandbox in sandbox_name"})
+		l.Add(diag.Problem{
+			Pos: d.Get(field).Pos(), Where: field, Code: "act.target",
+			Summary: "scripts can only run in sandboxes with this version of agent-env", Fix: "name the sandbox in sandbox_name",
+		})
 	}
 	if p.Type == nil {
 		return l
@@ -77,9 +79,11 @@ func (e *RunCode) Preflight(ctx context.Context, d doc.Node, p step.Plan) diag.L
 	id := d.Get("script_artifact_id")
 	version, _ := d.Get("script_artifact_version").Int()
 	if typ := p.Type(ctx, ref.Artifact, id.Text(), int(version)); typ != "" && !artifact.HoldsFiles(typ) {
-		l.Add(diag.Problem{Pos: id.Pos(), Where: "script_artifact_id", Code: "act.script",
+		l.Add(diag.Problem{
+			Pos: id.Pos(), Where: "script_artifact_id", Code: "act.script",
 			Summary: fmt.Sprintf("%s is of type %s, which holds no script", diag.Repr(id.Text()), typ),
-			Fix:     fmt.Sprintf("use an artifact of type %s or %s", artifact.File, artifact.FileUniverse)})
+			Fix:     fmt.Sprintf("use an artifact of type %s or %s", artifact.File, artifact.FileUniverse),
+		})
 	}
 	return l
 }

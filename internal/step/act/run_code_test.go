@@ -75,8 +75,10 @@ func TestRunCode(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	r.Equal("result", got, json.RawMessage(`{"entry":"script.py","function":"go","dir":"/app","given":{"args":{"n":1.5,"s":["é"]},"results":{"a/b":null}}}`))
-	for _, want := range []string{`msg=one stream=stdout`, "two�", `bytes are left out here" stream=stdout`,
-		`lines more are left out" stream=stdout`, "msg=warned stream=stderr"} {
+	for _, want := range []string{
+		`msg=one stream=stdout`, "two�", `bytes are left out here" stream=stdout`,
+		`lines more are left out" stream=stdout`, "msg=warned stream=stderr",
+	} {
 		if !strings.Contains(r.Log(), want) {
 			t.Errorf("the log lacks %s", want)
 		}

@@ -68,9 +68,11 @@ func (e *LoadArtifact) Preflight(ctx context.Context, d doc.Node, p step.Plan) d
 	for _, s := range sources(d) {
 		typ := p.Type(ctx, ref.Artifact, s.id, s.version)
 		if typ != "" && !artifact.HoldsFiles(typ) {
-			l.Add(diag.Problem{Pos: s.at.Pos(), Where: s.field, Code: "data.type",
+			l.Add(diag.Problem{
+				Pos: s.at.Pos(), Where: s.field, Code: "data.type",
 				Summary: fmt.Sprintf("%s is of type %s, which can't be loaded into a sandbox", diag.Repr(s.id), typ),
-				Fix:     fmt.Sprintf("load an artifact of type %s or %s", artifact.File, artifact.FileUniverse)})
+				Fix:     fmt.Sprintf("load an artifact of type %s or %s", artifact.File, artifact.FileUniverse),
+			})
 		}
 	}
 	return l
@@ -203,6 +205,12 @@ func (c *claims) claim(p, id string) error {
 }
 
 func (e *LoadArtifact) file(ctx context.Context, b artifact.Bytes) guest.PutFile {
+	switch {
+	case b.Link != "":
+		return guest.PutFile{Path: b.Path, Link: b.Link}
+	case b.Folder:
+		return guest.PutFile{Path: b.Path, Mode: 0o755}
+	}
 	return guest.PutFile{Path: b.Path, Mode: fs.FileMode(b.Mode), Size: b.Size, Open: func() (io.ReadCloser, error) {
 		r, _, err := store.OpenVerified(ctx, e.store, b.Digest)
 		return r, err

@@ -42,8 +42,10 @@ func (e *VerifySandbox) Preflight(_ context.Context, d doc.Node, _ step.Plan) di
 	if strings.TrimSpace(d.Get("sandbox_name").Text()) != "" {
 		return nil
 	}
-	return diag.List{{Pos: d.Get("agent_name").Pos(), Where: "agent_name", Code: "verify.target",
-		Summary: "agents can't be deployed by this version of agent-env", Fix: "name the sandbox to check in sandbox_name"}}
+	return diag.List{{
+		Pos: d.Get("agent_name").Pos(), Where: "agent_name", Code: "verify.target",
+		Summary: "agents can't be deployed by this version of agent-env", Fix: "name the sandbox to check in sandbox_name",
+	}}
 }
 
 // outcome is how one criterion ended.

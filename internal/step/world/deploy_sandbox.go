@@ -43,8 +43,10 @@ var _ step.Preflighter = (*DeploySandbox)(nil)
 func (e *DeploySandbox) Preflight(ctx context.Context, d doc.Node, p step.Plan) diag.List {
 	var l diag.List
 	if mode := d.Get("sandbox_mode"); mode.Text() == step.ModeContainer {
-		l.Add(diag.Problem{Pos: mode.Pos(), Where: "sandbox_mode", Code: "world.container",
-			Summary: "container sandboxes can't be made by this version of agent-env", Fix: "use sandbox_mode vm"})
+		l.Add(diag.Problem{
+			Pos: mode.Pos(), Where: "sandbox_mode", Code: "world.container",
+			Summary: "container sandboxes can't be made by this version of agent-env", Fix: "use sandbox_mode vm",
+		})
 		return l
 	}
 	spec := spec(d)

@@ -27,8 +27,10 @@ func (e *TeardownSandboxes) Preflight(_ context.Context, d doc.Node, _ step.Plan
 	var l diag.List
 	for _, f := range []string{"agent_names", "env_ids"} {
 		if n := d.Get(f); n.Len() > 0 {
-			l.Add(diag.Problem{Pos: n.Pos(), Where: f, Code: "world.target",
-				Summary: "environments and agents can't be deployed by this version of agent-env", Fix: "name sandboxes, in sandbox_names"})
+			l.Add(diag.Problem{
+				Pos: n.Pos(), Where: f, Code: "world.target",
+				Summary: "environments and agents can't be deployed by this version of agent-env", Fix: "name sandboxes, in sandbox_names",
+			})
 		}
 	}
 	return l
