@@ -28,7 +28,7 @@ var levels = []struct {
 	// Suites speak the interface that they test and are imported by tests alone.
 	{5, []string{"image", "model", "store/*", "runlog/*", "sandbox/sandboxtest"}},
 	{6, []string{"sandbox/*", "computer", "gateway/*", "agent/*", "plugin/*"}},
-	{7, []string{"deploy", "ledger"}},
+	{7, []string{"deploy", "ledger", "taskstore"}},
 	{8, []string{"step/*", "run"}},
 	{9, []string{"eval", "bundlerun", "openenv", "console", "workspace"}},
 	{10, []string{"app"}},
