@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/url"
 	"syscall"
+	"time"
 
 	"modernc.org/sqlite"
 	lib "modernc.org/sqlite/lib"
@@ -248,4 +249,19 @@ func str(v driver.Value) string {
 func blob(v driver.Value) []byte {
 	b, _ := v.([]byte)
 	return b
+}
+
+// micros is a time as columns hold it: 0 for none.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMicro()
+}
+
+func fromMicros(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(n).UTC()
 }

@@ -38,7 +38,9 @@ func (l *log) Claim(ctx context.Context, id string) (runlog.Owner, error) {
 		err := c.query(inner, "SELECT seq, meta, state, epoch, host, pid, pid_started, boot, until FROM runs WHERE id=?", func(r []driver.Value) (err error) {
 			o.run = num(r[0])
 			was = claimed{uint64(num(r[3])), fromMicros(num(r[8])), process{str(r[4]), int(num(r[5])), num(r[6]), str(r[7])}}
-			o.sum, err = unpackSummary(blob(r[1]), blob(r[2]))
+			if o.sum, err = runlog.Unpack(blob(r[1]), blob(r[2])); err != nil {
+				err = fmt.Errorf("%w: %w", err, errDamaged)
+			}
 			return err
 		}, id)
 		switch {
@@ -272,7 +274,7 @@ func (a *appending) write(ctx context.Context, c *conn, changed bool, sum runlog
 		return nil
 	}
 	if _, err := c.exec(ctx, "UPDATE runs SET status=?, started=?, ended=?, state=? WHERE seq=?", string(sum.Status), micros(sum.Started),
-		micros(sum.Ended), packState(sum), a.o.run); err != nil {
+		micros(sum.Ended), runlog.PackState(sum), a.o.run); err != nil {
 		return err
 	}
 	if !sum.Status.Ended() {

@@ -60,9 +60,12 @@ func readClaimed(s string) (c claimed) {
 
 // readRun is what people see of a row of runColumns.
 func (l *log) readRun(r []driver.Value, now time.Time) (runlog.Summary, error) {
-	s, err := unpackSummary(blob(r[1]), blob(r[2]))
-	if err != nil || s.Status.Ended() {
-		return s, err
+	s, err := runlog.Unpack(blob(r[1]), blob(r[2]))
+	if err != nil {
+		return s, fmt.Errorf("%w: %w", err, errDamaged)
+	}
+	if s.Status.Ended() {
+		return s, nil
 	}
 	c := readClaimed(str(r[3]))
 	live := c.live(now, l.me())
@@ -79,12 +82,12 @@ func (l *log) Create(ctx context.Context, m runlog.Meta) error {
 	if err != nil {
 		return err
 	}
-	state := packState(runlog.Summary{Status: runlog.Queued})
+	state := runlog.PackState(runlog.Summary{Status: runlog.Queued})
 	me := l.me()
 	return l.s.write(ctx, relaxed, func(c *conn) error {
 		n, err := c.exec(context.WithoutCancel(ctx), `INSERT INTO runs(id, task, grp, eval, created, status, started, ended, meta, state,
 			epoch, host, pid, pid_started, boot, until, asked) VALUES(?,?,?,?,?,?,0,0,?,?,0,?,?,?,?,0,0) ON CONFLICT DO NOTHING`,
-			m.ID, m.Task, m.Group, m.Eval, m.Created.UnixMicro(), string(runlog.Queued), packMeta(m), state,
+			m.ID, m.Task, m.Group, m.Eval, m.Created.UnixMicro(), string(runlog.Queued), runlog.PackMeta(m), state,
 			me.host, int64(me.pid), me.started, me.boot)
 		if err == nil && n == 0 {
 			err = fmt.Errorf("%s: %w", m.ID, runlog.ErrExists)

@@ -18,7 +18,7 @@ var errDamaged = fmt.Errorf("the file is no intact store: %w", store.ErrCorrupt)
 //
 // docs.until is the seq of the version that follows, 0 for the latest: so a page can show what was the latest when its list began.
 // docs.objects are the 32 bytes of each digest in a row. objects.data is NULL where a file holds the bytes.
-// runs.meta and runs.state are what lists show, packed (summary.go); the columns beside them are what queries select by.
+// runs.meta and runs.state are what lists show, packed (runlog.PackMeta); the columns beside them are what queries select by.
 var migrations = []string{`
 CREATE TABLE docs(
 	seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL, type TEXT NOT NULL, owner TEXT NOT NULL,

@@ -1,4 +1,4 @@
-package sqlite
+package runlog
 
 import (
 	"encoding/binary"
@@ -7,13 +7,9 @@ import (
 	"math"
 	"slices"
 	"time"
-
-	"agentenv.internal/agentenv/internal/runlog"
 )
 
-// What a list shows of a run is packed into two values, since reading 16 columns of 10,000 rows takes three times as long:
-// meta never changes after Create, state changes with the events RunStarted and RunEnded.
-// A packed value is a format byte, then texts (length, bytes) and numbers (varint); times are microseconds, 0 for none.
+// packFormat begins a packed value. Then come texts (length, bytes) and numbers (varint); times are microseconds, 0 for none.
 const packFormat = 1
 
 func packText(b []byte, s string) []byte {
@@ -23,7 +19,6 @@ func packText(b []byte, s string) []byte {
 
 func packTime(b []byte, t time.Time) []byte { return binary.AppendVarint(b, micros(t)) }
 
-// micros is a time as columns hold it: 0 for none.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -38,7 +33,9 @@ func fromMicros(n int64) time.Time {
 	return time.UnixMicro(n).UTC()
 }
 
-func packMeta(m runlog.Meta) []byte {
+// PackMeta packs what never changes of a summary, and PackState what events change: a log keeps the two values of a run beside the
+// columns that it selects by, since reading 16 columns of 10,000 rows takes three times as long.
+func PackMeta(m Meta) []byte {
 	b := make([]byte, 0, 256)
 	b = append(b, packFormat)
 	for _, s := range [...]string{m.ID, m.Task, m.Label, m.Bundle, m.Group, m.Eval} {
@@ -54,7 +51,8 @@ func packMeta(m runlog.Meta) []byte {
 	return b
 }
 
-func packState(s runlog.Summary) []byte {
+// PackState packs Status, Started, Ended, Error and Scores.
+func PackState(s Summary) []byte {
 	b := make([]byte, 0, 64)
 	b = append(b, packFormat)
 	b = packText(b, string(s.Status))
@@ -75,7 +73,7 @@ type unpacker struct {
 	bad bool
 }
 
-func unpack(b []byte) unpacker {
+func newUnpacker(b []byte) unpacker {
 	u := unpacker{s: string(b)}
 	if len(u.s) == 0 || u.s[0] != packFormat {
 		return unpacker{bad: true}
@@ -136,10 +134,10 @@ func (u *unpacker) count(size int) int {
 	return int(n)
 }
 
-// unpackSummary puts together what packMeta and packState packed.
-func unpackSummary(meta, state []byte) (runlog.Summary, error) {
-	var s runlog.Summary
-	u := unpack(meta)
+// Unpack puts together what PackMeta and PackState packed.
+func Unpack(meta, state []byte) (Summary, error) {
+	var s Summary
+	u := newUnpacker(meta)
 	for _, p := range [...]*string{&s.ID, &s.Task, &s.Label, &s.Bundle, &s.Group, &s.Eval} {
 		*p = u.text()
 	}
@@ -152,8 +150,8 @@ func unpackSummary(meta, state []byte) (runlog.Summary, error) {
 		}
 	}
 	bad := u.bad || u.s != ""
-	u = unpack(state)
-	s.Status, s.Started, s.Ended, s.Error = runlog.Status(u.text()), u.time(), u.time(), u.text()
+	u = newUnpacker(state)
+	s.Status, s.Started, s.Ended, s.Error = Status(u.text()), u.time(), u.time(), u.text()
 	if n := u.count(9); n > 0 {
 		s.Scores = make(map[string]float64, n)
 		for range n {
@@ -162,7 +160,7 @@ func unpackSummary(meta, state []byte) (runlog.Summary, error) {
 		}
 	}
 	if bad || u.bad || u.s != "" {
-		return runlog.Summary{}, fmt.Errorf("run %q: its row can't be read: %w", s.ID, errDamaged)
+		return Summary{}, fmt.Errorf("the packed record of run %q is damaged", s.ID)
 	}
 	return s, nil
 }
