@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/diag"
@@ -36,6 +37,7 @@ type App struct {
 	engine      part[*bundlerun.Engine]
 
 	mu      sync.Mutex
+	sources map[string]bundle.Source // of installed bundles that others name entities of, by id root
 	closers []func(context.Context) error
 }
 

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"os"
@@ -24,6 +25,8 @@ type Installed struct {
 	open    func() (bundle.Source, error)
 }
 
+func (i Installed) idRoot() string { return ref.InstalledRoot(i.Package, i.Name) }
+
 // Open makes a source of it. The caller closes the source.
 func (i Installed) Open() (bundle.Source, error) { return i.open() }
 
@@ -46,6 +49,61 @@ func (a *App) Installed() ([]Installed, error) {
 		}})
 	}
 	return out, nil
+}
+
+// installedSource is the installed bundle whose ids id is under. Its source stays open until the App is closed.
+func (a *App) installedSource(id string) (bundle.Source, bool, error) {
+	installed, err := a.Installed()
+	if err != nil {
+		return bundle.Source{}, false, err
+	}
+	for _, i := range installed {
+		root := i.idRoot()
+		if !strings.HasPrefix(id, root+"/") {
+			continue
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if src, ok := a.sources[root]; ok {
+			return src, true, nil
+		}
+		src, err := i.Open()
+		if err != nil {
+			return bundle.Source{}, false, err
+		}
+		if a.sources == nil {
+			a.sources = map[string]bundle.Source{}
+		}
+		a.sources[root] = src
+		a.closers = append(a.closers, func(context.Context) error { return src.Close() })
+		return src, true, nil
+	}
+	return bundle.Source{}, false, nil
+}
+
+// aliases are the names that installed bundles give to their agents and environments. A name that two of them give means nothing.
+func (a *App) aliases(o bundle.Options) map[ref.Kind]map[string]string {
+	out := map[ref.Kind]map[string]string{ref.Agent: {}, ref.Env: {}}
+	installed, _ := a.Installed() // who runs one by name is told
+	for _, i := range installed {
+		src, err := i.Open()
+		if err != nil {
+			continue
+		}
+		if _, err := fs.Stat(src.FS, "aliases.toml"); err == nil {
+			b, _ := bundle.Parse(src, o)
+			for k, names := range b.Aliases() {
+				for name, id := range names {
+					if _, twice := out[k][name]; twice {
+						id = ""
+					}
+					out[k][name] = id
+				}
+			}
+		}
+		_ = src.Close()
+	}
+	return out
 }
 
 // Bundle finds what a person means by text: what begins with ".", "/" or "~" is a path; otherwise an existing folder wins over an installed

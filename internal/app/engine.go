@@ -29,7 +29,9 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 // bundleOptions is what reading a bundle depends on.
 func (a *App) bundleOptions() bundle.Options {
 	c := a.Config()
-	return bundle.Options{Kinds: step.Kinds(), TypeAliases: c.TypeAliases(), AllowUnknownFields: c.AllowUnknownFields()}
+	o := bundle.Options{Kinds: step.Kinds(), TypeAliases: c.TypeAliases(), AllowUnknownFields: c.AllowUnknownFields()}
+	o.Aliases, o.Installed = a.aliases(o), a.installedSource
+	return o
 }
 
 // Checked is what Check found.

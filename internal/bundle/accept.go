@@ -55,7 +55,7 @@ func (e *Entry) text(name string) string {
 // files lists what a folder's write reads, leavings aside and its toml only on demand, and reports what can't be read.
 func (p *planner) files(e *Entry, toml bool) []File {
 	skip := func(name string) bool { return !toml && name == groups[e.Group].config }
-	list, bad := p.b.tree.walk(e.path, skip)
+	list, bad := e.bundle.tree.walk(e.path, skip)
 	for _, x := range bad {
 		label := e.Label
 		if x.rel != "" {
@@ -73,14 +73,14 @@ func (p *planner) files(e *Entry, toml bool) []File {
 }
 
 func (p *planner) file(e *Entry, f found) (File, bool) {
-	info, err := p.b.tree.info(f.item)
+	info, err := e.bundle.tree.info(f.item)
 	if err != nil {
 		p.l.Add(diag.Problem{
 			Pos: diag.Pos{File: e.Label + "/" + diag.Clean(f.rel)}, Code: "file.read", Summary: reason(err, "no such file"), Prefixed: true,
 		})
 		return File{}, false
 	}
-	return File{Path: f.rel, Mode: info.Mode(), Size: info.Size(), fs: p.b.FS, at: f.path}, true
+	return File{Path: f.rel, Mode: info.Mode(), Size: info.Size(), fs: e.bundle.FS, at: f.path}, true
 }
 
 // paths are the files' paths.

@@ -23,7 +23,7 @@ func (b *Bundle) Aliases() map[ref.Kind]map[string]string {
 
 // readAliases reads aliases.toml: [agents] and [envs], each `<folder> = ["alias", …]`.
 func (p *parser) readAliases() {
-	const name = "aliases.toml"
+	name := p.label("aliases.toml")
 	if p.aliasesF == "" {
 		return
 	}
@@ -48,7 +48,7 @@ func (p *parser) readAliases() {
 
 func (p *parser) aliasesOf(g Group, folder string, list doc.Node, shape *regexp.Regexp) {
 	fault := func(n doc.Node, format string, args ...any) {
-		e := Entry{Label: "aliases.toml"}
+		e := Entry{Label: p.label("aliases.toml")}
 		p.l.Add(e.problem(n, g.String()+"."+diag.Clean(folder), "alias", format, args...))
 	}
 	at := slices.IndexFunc(p.b.Entries, func(e *Entry) bool { return e.Group == g && e.Name == ref.NFC(folder) })

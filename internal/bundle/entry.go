@@ -55,6 +55,9 @@ type Bundle struct {
 
 	options Options
 	tree    tree
+	prefix  string    // of labels: "<distribution>/<name>:" of a bundle that entities are pulled from
+	faults  diag.List // of such a bundle, found by parsing it
+	pulls   *pulls
 	aliases map[ref.Kind]map[string]*Entry
 	loose   map[Group]map[string]bool // ignored files of groups of folders: a reference to one is a mistake
 	names   map[ref.Kind]*index
@@ -73,6 +76,8 @@ type Entry struct {
 	// Refs are what it references, once resolved. Of an environment universe they are in the order of its document.
 	Refs []*Reference
 
+	bundle  *Bundle  // that it stands in: not the plan's where it is pulled from an installed one
+	tied    bool     // its references are resolved
 	typed   bool     // its type is declared
 	ownID   bool     // its id is declared
 	path    string   // of its folder or file in the file system
@@ -94,8 +99,9 @@ type Reference struct {
 	Entry   *Entry  // in this bundle; nil for the store's
 	Output  *output // of a step; nil for everything else
 
-	node  doc.Node // the name as authored
-	alias string   // the id that an installed bundle gives this name, unless the store has an entity of that id
+	node   doc.Node // the name as authored
+	alias  string   // the id that an installed bundle gives this name, unless the store has an entity of that name
+	pulled *Entry   // that alias means, where an installed bundle has it
 }
 
 // Store is the collection that the entry is stored in.

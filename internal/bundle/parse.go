@@ -15,9 +15,16 @@ import (
 
 // Parse reads a bundle: every entry with its config, and everything that is wrong with the form of any of them. It reads no store.
 func Parse(src Source, o Options) (*Bundle, diag.List) {
+	b, l := parse(src, o, "")
+	b.pulls = &pulls{open: map[string]*Bundle{src.IDRoot: b}}
+	return b, l
+}
+
+// parse is Parse with a prefix for everything that problems name.
+func parse(src Source, o Options, prefix string) (*Bundle, diag.List) {
 	p := &parser{
 		b: &Bundle{
-			Source: src, options: o, tree: tree{fs: src.FS, dir: src.Dir},
+			Source: src, options: o, tree: tree{fs: src.FS, dir: src.Dir}, prefix: prefix,
 			aliases: map[ref.Kind]map[string]*Entry{}, loose: map[Group]map[string]bool{},
 		},
 	}
@@ -36,6 +43,9 @@ type parser struct {
 	l        diag.List
 	aliasesF string // path of aliases.toml
 }
+
+// label is how problems call what lies at the bundle's root.
+func (p *parser) label(name string) string { return p.b.prefix + diag.Clean(name) }
 
 // add records a problem of a file or folder of the bundle.
 func (p *parser) add(label, code, format string, args ...any) {
@@ -118,13 +128,13 @@ func (p *parser) kind(g Group, it item, have map[string]bool) {
 	name := g.String()
 	switch {
 	case it.name != name && have[name]:
-		p.clash(diag.Clean(it.name), name)
+		p.clash(p.label(it.name), p.label(name))
 	case it.name != name:
-		p.add(diag.Clean(it.name), "bundle.case", "rename to %s; names are case-sensitive", name)
+		p.add(p.label(it.name), "bundle.case", "rename to %s; names are case-sensitive", name)
 	case it.err != nil:
-		p.add(name, "bundle.link", "%s", it.err)
+		p.add(p.label(name), "bundle.link", "%s", it.err)
 	case !it.dir:
-		p.add(name, "bundle.kind", "must be a folder")
+		p.add(p.label(name), "bundle.kind", "must be a folder")
 	default:
 		p.group(g, it.path)
 	}
@@ -144,13 +154,13 @@ func (p *parser) clash(a, b string) {
 func (p *parser) rootFile(name string, it item, have map[string]bool) {
 	switch {
 	case it.name != name && have[name]:
-		p.clash(diag.Clean(it.name), name)
+		p.clash(p.label(it.name), p.label(name))
 	case it.name != name:
-		p.add(diag.Clean(it.name), "bundle.case", "rename to %s; names are case-sensitive", name)
+		p.add(p.label(it.name), "bundle.case", "rename to %s; names are case-sensitive", name)
 	case it.err != nil:
-		p.add(name, "bundle.link", "%s", it.err)
+		p.add(p.label(name), "bundle.link", "%s", it.err)
 	case it.dir:
-		p.add(name, "bundle.file", "must be a file, not a folder")
+		p.add(p.label(name), "bundle.file", "must be a file, not a folder")
 	case name == "aliases.toml":
 		p.aliasesF = it.path
 	default:
@@ -161,7 +171,7 @@ func (p *parser) rootFile(name string, it item, have map[string]bool) {
 
 // manifest reads bundle.toml: its one key is requires, a list of strings.
 func (p *parser) manifest(file string) {
-	const name = "bundle.toml"
+	name := p.label("bundle.toml")
 	n, ok := p.toml(name, file)
 	if !ok {
 		return
@@ -238,7 +248,7 @@ func (p *parser) config(label, file string, read func(string, []byte) (*doc.Tree
 func (p *parser) group(g Group, dir string) {
 	items, err := p.b.tree.list(dir)
 	if err != nil {
-		p.add(g.String(), "bundle.read", "%s", reason(err, "no such folder"))
+		p.add(p.label(g.String()), "bundle.read", "%s", reason(err, "no such folder"))
 		return
 	}
 	names := map[string]string{}
@@ -246,7 +256,7 @@ func (p *parser) group(g Group, dir string) {
 		if hidden(it.name) {
 			continue
 		}
-		label := g.String() + "/" + diag.Clean(ref.NFC(it.name))
+		label := p.label(g.String() + "/" + ref.NFC(it.name))
 		if it.err != nil {
 			p.add(label, "bundle.link", "%s", it.err)
 			continue
@@ -290,7 +300,7 @@ func (p *parser) entry(g Group, it item, label string) *Entry {
 	case file:
 		name = strings.TrimSuffix(name, suffix)
 	}
-	e := &Entry{Group: g, Name: name, ID: ref.Join(p.b.IDRoot, name), Label: label, path: it.path}
+	e := &Entry{bundle: p.b, Group: g, Name: name, ID: ref.Join(p.b.IDRoot, name), Label: label, path: it.path}
 	if !p.name(e) {
 		return nil
 	}

@@ -30,8 +30,10 @@ type Stored struct {
 	Body    []byte // its document
 }
 
-// Selection is what of a bundle to run. Empty: every eval, or every task where there is no eval.
+// Selection is what of a bundle to write and run. Empty: every eval, or every task where there is no eval.
 type Selection struct {
+	// All is every entry of the bundle, also those that no task needs. Nothing else is looked at then.
+	All   bool
 	Tasks []string // names or ids, from --task
 	Evals []string // from --eval
 }
@@ -55,6 +57,7 @@ type EvalRun struct {
 
 // Write is one entity to store, with what its ledger digest is made of.
 type Write struct {
+	Bundle string // id root of the bundle that it belongs to: the plan's, or that of an installed bundle which it is pulled from
 	Kind   ref.Kind
 	ID     string
 	Type   string

@@ -88,7 +88,7 @@ func (p *planner) environment(e *Entry, w *Write) {
 
 // universe plans environments that belong together: those of its folders, and those that its toml names.
 func (p *planner) universe(e *Entry, w *Write) {
-	l := p.b.layoutOf(e)
+	l := e.bundle.layoutOf(e)
 	p.l.Add(l.faults...)
 	listed := e.Config.Get("environment_artifacts")
 	if len(l.envs) == 0 && len(l.faults) == 0 && (!listed.Exists() || listed.Kind() == doc.Array && listed.Len() == 0) {
@@ -137,7 +137,7 @@ func (p *planner) skill(e *Entry, w *Write) {
 		return // Parse has told
 	}
 	label := e.Label
-	src, err := p.b.tree.read(it.path)
+	src, err := e.bundle.tree.read(it.path)
 	if err != nil {
 		p.l.Add(e.problem(doc.Node{}, "", "skill.read", "SKILL.md: %s", err))
 		return

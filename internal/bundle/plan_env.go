@@ -22,7 +22,7 @@ func (p *planner) imageWrites(e *Entry, w *Write) {
 		}
 	}
 	for _, img := range e.images {
-		iw := &Write{Kind: ref.Artifact, ID: img.id, Label: e.Label}
+		iw := &Write{Bundle: e.bundle.IDRoot, Kind: ref.Artifact, ID: img.id, Label: e.Label}
 		p.imageWrite(e, iw, img)
 		p.plan.Writes = append(p.plan.Writes, iw)
 		w.need(iw)
@@ -100,7 +100,7 @@ func (p *planner) nameOf(e *Entry, provider string) string {
 	fault := func(code, format string, args ...any) {
 		l.Add(diag.Problem{Code: code, Summary: fmt.Sprintf(format, args...)})
 	}
-	names, built := p.b.cardNames(e)
+	names, built := e.bundle.cardNames(e)
 	name := ""
 	switch {
 	case !built:
@@ -177,7 +177,7 @@ func (p *planner) serverName(x *Reference) string {
 	if name := x.Entry.text("environment_name"); name != "" {
 		return name
 	}
-	if names, _ := p.b.cardNames(x.Entry); len(names) == 1 {
+	if names, _ := x.Entry.bundle.cardNames(x.Entry); len(names) == 1 {
 		return names[0]
 	}
 	return ""

@@ -61,7 +61,7 @@ func (p *planner) loads(x *Reference) []child {
 	case x.Entry.Type == artifact.Environment:
 		return []child{{name: x.Entry.text("environment_name"), label: x.Entry.Label}}
 	case x.Entry.Type == artifact.EnvironmentUniverse:
-		out := append([]child(nil), p.b.layoutOf(x.Entry).envs...)
+		out := append([]child(nil), x.Entry.bundle.layoutOf(x.Entry).envs...)
 		for _, r := range x.Entry.Refs {
 			if name := p.environmentName(r); name != "" {
 				out = append(out, child{name: name, label: x.Entry.Label + ": " + r.Where})

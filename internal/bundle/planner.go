@@ -17,6 +17,9 @@ import (
 func (b *Bundle) Plan(ctx context.Context, v View, sel Selection) (*Plan, diag.List, error) {
 	p := &planner{b: b, view: v, state: map[*Entry]visit{}, writes: map[*Entry]*Write{}, stored: map[storedKey]storedAnswer{}}
 	p.plan = &Plan{Root: b.Root, IDRoot: b.IDRoot}
+	if err := p.aliases(ctx); err != nil {
+		return nil, nil, err
+	}
 	p.writers()
 	p.loops()
 	tasks, evals := p.selected(sel)
@@ -24,7 +27,7 @@ func (b *Bundle) Plan(ctx context.Context, v View, sel Selection) (*Plan, diag.L
 		return nil, p.l, nil
 	}
 	for _, e := range b.Entries { // bundle order: entities come before the tasks and evals that reach them
-		if slices.Contains(tasks, e) || slices.Contains(evals, e) {
+		if sel.All || slices.Contains(tasks, e) || slices.Contains(evals, e) {
 			p.reach(e)
 		}
 	}
@@ -102,7 +105,7 @@ func (p *planner) visit(ctx context.Context, e *Entry) error {
 	if err := p.storeRefs(ctx, e); err != nil {
 		return err
 	}
-	w := &Write{Kind: e.Store(), ID: e.ID, Type: e.Type, Label: e.Label}
+	w := &Write{Bundle: e.bundle.IDRoot, Kind: e.Store(), ID: e.ID, Type: e.Type, Label: e.Label}
 	p.describe(e, w)
 	p.writes[e] = w
 	p.plan.Writes = append(p.plan.Writes, w)
@@ -177,7 +180,8 @@ func (p *planner) writers() {
 			Summary: fmt.Sprintf("the id %s is also written by %s; rename one", diag.Repr(id), other.what),
 		})
 	}
-	for _, e := range p.b.Entries {
+	all := p.b.withPulled()
+	for _, e := range all {
 		add(e.Store(), e.ID, e.Label, e.Label)
 		for _, img := range e.images {
 			if img.role != "" {
@@ -185,8 +189,8 @@ func (p *planner) writers() {
 			}
 		}
 	}
-	for _, e := range p.b.Entries {
-		for _, c := range p.b.children(e) {
+	for _, e := range all {
+		for _, c := range e.bundle.children(e) {
 			add(ref.Artifact, c.id, c.label, c.label)
 		}
 	}

@@ -19,21 +19,8 @@ func (b *Bundle) Resolve() diag.List {
 	b.makeIndex()
 	toRun := false
 	for _, e := range b.Entries {
-		switch e.Group {
-		case Envs:
-			r.env(e)
-		case Agents:
-			r.agent(e)
-		case Artifacts:
-			r.artifact(e)
-		case Skills:
-		case Tasks:
-			toRun = true
-			r.task(e)
-		case Evals:
-			toRun = true
-			r.eval(e)
-		}
+		toRun = toRun || e.Group == Tasks || e.Group == Evals
+		r.entry(e)
 	}
 	if !toRun {
 		r.l.Add(diag.Problem{Code: "bundle.nothing", Summary: "this bundle has no tasks or evals to run", Fix: "write tasks/<name>.json", Prefixed: true})
@@ -44,6 +31,27 @@ func (b *Bundle) Resolve() diag.List {
 type resolver struct {
 	b *Bundle
 	l diag.List
+}
+
+// entry resolves an entry, once.
+func (r *resolver) entry(e *Entry) {
+	if e.tied {
+		return
+	}
+	e.tied = true
+	switch e.Group {
+	case Envs:
+		r.env(e)
+	case Agents:
+		r.agent(e)
+	case Artifacts:
+		r.artifact(e)
+	case Skills:
+	case Tasks:
+		r.task(e)
+	case Evals:
+		r.eval(e)
+	}
 }
 
 func (r *resolver) artifact(e *Entry) {
@@ -125,6 +133,18 @@ func (r *resolver) target(x *Reference, text string, version doc.Node) bool {
 		return fault("ref.unknown", "%s", why)
 	}
 	x.ID = ref.NFC(text)
+	from, own, why := r.pull(x.Kind, x.ID)
+	switch {
+	case why != "":
+		return fault("ref.pulled", "%s", why)
+	case own != nil && version.Exists() && !version.IsNull():
+		return fault("ref.pin", "%s comes with the installed bundle %s, so it has no fixed version; drop the pin", diag.Repr(text), from)
+	case own != nil && x.Type != "" && own.Type != x.Type:
+		return fault("ref.type", "%s is the %s of the installed bundle %s, but this field takes %s", diag.Repr(text), own.Type, from, x.Type)
+	case own != nil:
+		x.Entry = own
+		return true
+	}
 	if v, ok := version.Int(); ok {
 		x.Version = int(v)
 	}

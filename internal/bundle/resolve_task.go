@@ -102,6 +102,11 @@ func (x *steps) input(i int, f task.FoundRef) {
 	}
 	if target.Entry == nil && target.Version == 0 {
 		target.alias = x.b.options.Aliases[f.Kind][target.ID]
+		var why string
+		if _, target.pulled, why = x.pull(f.Kind, target.alias); why != "" {
+			x.fault(i, f, "ref.pulled", "%s", why)
+			return
+		}
 	}
 	x.e.Refs = append(x.e.Refs, target)
 }

@@ -9,6 +9,18 @@ import (
 
 // selected are the tasks to run and the evals to run them for, in bundle order.
 func (p *planner) selected(sel Selection) (tasks, evals []*Entry) {
+	if sel.All {
+		for _, e := range p.b.Entries {
+			switch e.Group {
+			case Tasks:
+				tasks = append(tasks, e)
+			case Evals:
+				evals = append(evals, e)
+			default: // not to run
+			}
+		}
+		return tasks, evals
+	}
 	all := len(sel.Tasks) == 0 && len(sel.Evals) == 0
 	haveEvals := slices.ContainsFunc(p.b.Entries, func(e *Entry) bool { return e.Group == Evals })
 	want := map[*Entry]bool{}

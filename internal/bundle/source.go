@@ -44,6 +44,9 @@ type Options struct {
 	AllowUnknownFields bool
 	// Aliases are names of installed agents and environments that steps may use, by kind. A bundle's own entries come first.
 	Aliases map[ref.Kind]map[string]string
+	// Installed finds the installed bundle whose ids id is under; false when there is none. Entities of it that a bundle names become part of the
+	// plan. Sources that it answers stay open as long as plans are used; who hands it in closes them. It may be nil.
+	Installed func(id string) (Source, bool, error)
 }
 
 // OpenFolder makes a source of a folder of this machine. Links in path are resolved, so that ids don't depend on the way there; home is the

@@ -69,14 +69,19 @@ type RunRef struct {
 	Trials  int    `json:"trials"`
 }
 
-// Reporter is told of what happens, from several goroutines at once, but of one run's steps in order. It must not block for long.
-type Reporter interface {
+// WriteReporter is told of what happens until a bundle is written.
+type WriteReporter interface {
 	// Problems are warnings and hints; what stops the walk is its error.
 	Problems(diag.List)
 	// Wrote tells of each entity of the bundle, written, unchanged, or in a dry run what would be.
 	Wrote(ledger.Line)
 	// Waiting tells that another writer got in between and the write is planned again.
 	Waiting()
+}
+
+// Reporter is told of what happens, from several goroutines at once, but of one run's steps in order. It must not block for long.
+type Reporter interface {
+	WriteReporter
 	RunStarted(RunRef)
 	StepStarted(RunRef, run.StepStarted)
 	StepEnded(RunRef, run.StepEnded)

@@ -20,27 +20,10 @@ import (
 // written then. A task that fails is no error: the summary counts it. When ctx is cancelled, runs under way are cancelled and taken down, the
 // others never start, and the summary says so.
 func (e *Engine) Run(ctx context.Context, r Request, rep Reporter) (Summary, error) {
-	s := Summary{Bundle: r.Source.Root, IDRoot: r.Source.IDRoot, DryRun: r.DryRun, Writes: []ledger.Line{}, Runs: []RunResult{}}
-	p, l, err := e.plan(ctx, r, ledger.View(e.Store))
+	s := newSummary(r)
+	p, wrote, err := e.write(ctx, r, rep, &s, e.preflight)
 	if err != nil {
 		return s, err
-	}
-	if !l.HasErrors() {
-		l = append(l, e.preflight(ctx, p, r)...)
-	}
-	if err := l.Err(); err != nil {
-		return s, err
-	}
-	if len(l) > 0 {
-		rep.Problems(l)
-	}
-	wrote, err := ledger.Write(ctx, e.Store, p, ledger.Options{DryRun: r.DryRun, Waiting: rep.Waiting})
-	if err != nil {
-		return s, err
-	}
-	for _, line := range wrote.Lines {
-		s.Writes = append(s.Writes, line)
-		rep.Wrote(line)
 	}
 	s.LeftOut = p.LeftOut
 	for _, ev := range p.Evals {

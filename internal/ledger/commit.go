@@ -36,7 +36,7 @@ func (w *writer) commit(ctx context.Context) error {
 				latest = x.children[d.ID]
 			}
 			s.Doc(store.Doc{
-				Kind: store.Kind(x.Kind), ID: d.ID, Version: d.Version, Type: d.Type, Owner: w.plan.IDRoot, Body: d.Body(w.created),
+				Kind: store.Kind(x.Kind), ID: d.ID, Version: d.Version, Type: d.Type, Owner: x.Bundle, Body: d.Body(w.created),
 				Objects: d.Objects, Created: w.created,
 			}, store.LatestIs(latest))
 		}
@@ -61,11 +61,11 @@ func (w *writer) stageRow(s store.Stage, x *write) {
 		cond = store.Cond{Any: true}
 	}
 	body := doc.Canonical(doc.Build(map[string]any{
-		"store": string(x.Kind), "id": x.ID, "bundle": w.plan.IDRoot, "scheme": Scheme, "digest": string(digest(x.Kind, x.ID, x.inputs)),
+		"store": string(x.Kind), "id": x.ID, "bundle": x.Bundle, "scheme": Scheme, "digest": string(digest(x.Kind, x.ID, x.inputs)),
 		"inputs": x.inputs.node(), "at": w.created.Format(artifact.TimeFormat), "version": x.version,
 	}))
 	s.Doc(store.Doc{
-		Kind: store.Ledger, ID: rowID(x.Kind, x.ID), Version: x.version, Type: x.Type, Owner: w.plan.IDRoot, Body: body, Created: w.created,
+		Kind: store.Ledger, ID: rowID(x.Kind, x.ID), Version: x.version, Type: x.Type, Owner: x.Bundle, Body: body, Created: w.created,
 	}, cond)
 }
 

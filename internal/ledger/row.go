@@ -95,7 +95,7 @@ func (w *writer) read(ctx context.Context) error {
 
 // mayReuse tells whether an entity's row still describes what the store has, so that its digest decides.
 func (w *writer) mayReuse(x *write) bool {
-	return x.row != nil && x.row.Version == x.latest && x.row.Bundle == w.plan.IDRoot && x.row.Scheme == Scheme
+	return x.row != nil && x.row.Version == x.latest && x.row.Bundle == x.Bundle && x.row.Scheme == Scheme
 }
 
 // fill computes an entity's inputs from its files' digests and the versions of what it needs.
@@ -124,7 +124,7 @@ func (w *writer) decide(x *write) {
 		x.reasons = []string{fmt.Sprintf("v%d in the store wasn't written by a bundle", x.latest)}
 	case x.latest < x.row.Version:
 		x.reasons = []string{fmt.Sprintf("v%d is no longer in the store", x.row.Version)}
-	case x.row.Bundle != w.plan.IDRoot:
+	case x.row.Bundle != x.Bundle:
 		x.reasons = []string{"last written by the bundle " + x.row.Bundle}
 	case x.latest > x.row.Version:
 		x.reasons = []string{fmt.Sprintf("v%d in the store wasn't written by this bundle", x.latest)}

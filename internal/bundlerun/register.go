@@ -1,0 +1,56 @@
+package bundlerun
+
+import (
+	"context"
+
+	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/ledger"
+)
+
+// Register walks a bundle as far as its write: everything that it holds is stored, also what no task needs, and nothing runs. What could not run
+// here is a warning, since another machine may run it. Errors are as Run's.
+func (e *Engine) Register(ctx context.Context, r Request, rep WriteReporter) (Summary, error) {
+	s := newSummary(r)
+	r.Selection = bundle.Selection{All: true}
+	_, _, err := e.write(ctx, r, rep, &s, func(ctx context.Context, p *bundle.Plan, r Request) diag.List {
+		l := e.preflight(ctx, p, r)
+		for i := range l {
+			l[i].Severity = max(l[i].Severity, diag.Warning)
+		}
+		return l
+	})
+	return s, err
+}
+
+func newSummary(r Request) Summary {
+	return Summary{Bundle: r.Source.Root, IDRoot: r.Source.IDRoot, DryRun: r.DryRun, Writes: []ledger.Line{}, Runs: []RunResult{}}
+}
+
+// write walks a bundle as far as its write. With errors nothing was written.
+func (e *Engine) write(
+	ctx context.Context, r Request, rep WriteReporter, s *Summary, preflight func(context.Context, *bundle.Plan, Request) diag.List,
+) (*bundle.Plan, ledger.Result, error) {
+	p, l, err := e.plan(ctx, r, ledger.View(e.Store))
+	if err != nil {
+		return nil, ledger.Result{}, err
+	}
+	if !l.HasErrors() {
+		l = append(l, preflight(ctx, p, r)...)
+	}
+	if err := l.Err(); err != nil {
+		return nil, ledger.Result{}, err
+	}
+	if len(l) > 0 {
+		rep.Problems(l)
+	}
+	wrote, err := ledger.Write(ctx, e.Store, p, ledger.Options{DryRun: r.DryRun, Waiting: rep.Waiting})
+	if err != nil {
+		return nil, ledger.Result{}, err
+	}
+	for _, line := range wrote.Lines {
+		s.Writes = append(s.Writes, line)
+		rep.Wrote(line)
+	}
+	return p, wrote, nil
+}
