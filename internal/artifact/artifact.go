@@ -34,18 +34,23 @@ func Types() []string {
 // Known tells whether typ is one of Types.
 func Known(typ string) bool { return slices.Contains(Types(), typ) }
 
-// Bytes is a stored file: what its document says of its bytes.
+// Bytes is a stored file: what its document says of its bytes. A holder of several files can hold links and empty folders too, which have none.
 type Bytes struct {
 	Path   string // relative to the holder, "/"-separated; a file artifact keeps its last segment
 	Digest ref.Digest
 	Size   int64
 	Mode   uint32 // permission bits
+	Link   string // of a symbolic link: where it leads, as written in it
+	Folder bool   // an empty folder
 }
+
+// plain tells whether b is a file, which has bytes.
+func (b Bytes) plain() bool { return b.Link == "" && !b.Folder }
 
 // Pin is one version of a stored entity.
 type Pin struct {
-	ID      string
-	Version int
+	ID      string `json:"id"`
+	Version int    `json:"version"`
 }
 
 func (p Pin) value() map[string]any { return map[string]any{"id": p.ID, "version": p.Version} }
@@ -89,6 +94,9 @@ func NewFileUniverse(p Pin, files []Bytes, child Versions) []Document {
 	self := Document{Pin: p, Type: FileUniverse, Fields: map[string]any{"file_artifact_refs": refs, "file_artifact_ids": ids}}
 	docs := make([]Document, 1, len(files)+1)
 	for _, f := range files {
+		if !f.plain() {
+			continue
+		}
 		pin := child(ref.FileID(p.ID, f.Path))
 		refs[f.Path] = map[string]any{
 			"id": pin.ID, "version": pin.Version, "digest": string(f.Digest), "size": f.Size, "mode": int64(f.Mode),
@@ -98,8 +106,50 @@ func NewFileUniverse(p Pin, files []Bytes, child Versions) []Document {
 		self.Objects = append(self.Objects, f.Digest)
 	}
 	self.Objects = unique(self.Objects)
+	others(self.Fields, files)
 	docs[0] = self
 	return docs
+}
+
+// others adds the links and empty folders among files to a document's fields.
+func others(fields map[string]any, files []Bytes) {
+	links, folders := map[string]any{}, []any{}
+	for _, f := range files {
+		switch {
+		case f.Link != "":
+			links[f.Path] = f.Link
+		case f.Folder:
+			folders = append(folders, f.Path)
+		}
+	}
+	if len(links) > 0 {
+		fields["links"] = links
+	}
+	if len(folders) > 0 {
+		fields["folders"] = folders
+	}
+}
+
+// Member is a file of a universe that is an artifact of its own already.
+type Member struct {
+	Bytes
+	Pin Pin
+}
+
+// NewFileUniverseOf is the document of a universe of stored files.
+func NewFileUniverseOf(p Pin, members []Member) Document {
+	refs := make(map[string]any, len(members))
+	ids := make(map[string]any, len(members))
+	d := Document{Pin: p, Type: FileUniverse, Fields: map[string]any{"file_artifact_refs": refs, "file_artifact_ids": ids}}
+	for _, m := range members {
+		refs[m.Path] = map[string]any{
+			"id": m.Pin.ID, "version": m.Pin.Version, "digest": string(m.Digest), "size": m.Size, "mode": int64(m.Mode),
+		}
+		ids[m.Path] = m.Pin.ID
+		d.Objects = append(d.Objects, m.Digest)
+	}
+	d.Objects = unique(d.Objects)
+	return d
 }
 
 func unique(ds []ref.Digest) []ref.Digest {

@@ -111,20 +111,8 @@ func NewCLI(p Pin, command, entrypoint string, files []Bytes, child Versions) []
 	return append([]Document{self}, NewFileUniverse(universe, files, child)...)
 }
 
-// NewImage is the document of an image that is built from files where it runs: its build context.
-func NewImage(p Pin, dockerfile, description string, files []Bytes) Document {
-	d := Document{Pin: p, Type: DockerImage}
-	context := make(map[string]any, len(files))
-	for _, f := range files {
-		context[f.Path] = map[string]any{"digest": string(f.Digest), "size": f.Size, "mode": int64(f.Mode)}
-		d.Objects = append(d.Objects, f.Digest)
-	}
-	d.Objects = unique(d.Objects)
-	d.Fields = map[string]any{"description": description, "dockerfile_path": dockerfile, "build_context": context}
-	return d
-}
-
 // Children are the ids of the documents that belong to an artifact of a type over files; the artifact itself is not among them.
+// Links and empty folders have no documents: their paths are not given.
 func Children(typ, id string, paths []string) []string {
 	var out []string
 	switch typ {

@@ -11,17 +11,18 @@ import (
 	"time"
 )
 
-// PutFile is one file for Put.
+// PutFile is one file for Put; a symbolic link where Link says where it leads, and a folder where Open is nil without it.
 type PutFile struct {
 	Path string // relative, "/"-separated
 	Mode fs.FileMode
 	Size int64
 	Open func() (io.ReadCloser, error)
+	Link string
 }
 
 // PutBytes is a file for Put that is in memory.
 func PutBytes(path string, mode fs.FileMode, b []byte) PutFile {
-	return PutFile{path, mode, int64(len(b)), func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
+	return PutFile{Path: path, Mode: mode, Size: int64(len(b)), Open: func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }}
 }
 
 // SourceError is the error of Put when what it was to send could not be read: the box is not to blame.
@@ -56,10 +57,18 @@ func tarFiles(w io.Writer, files []PutFile) error {
 	t := tar.NewWriter(w)
 	now := time.Now()
 	for _, f := range files {
-		if err := t.WriteHeader(&tar.Header{
-			Typeflag: tar.TypeReg, Name: f.Path, Mode: int64(f.Mode.Perm()), Size: f.Size, ModTime: now, Format: tar.FormatPAX,
-		}); err != nil {
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Mode: int64(f.Mode.Perm()), Size: f.Size, ModTime: now, Format: tar.FormatPAX}
+		switch {
+		case f.Link != "":
+			h.Typeflag, h.Linkname, h.Size = tar.TypeSymlink, f.Link, 0
+		case f.Open == nil:
+			h.Typeflag, h.Name, h.Size = tar.TypeDir, f.Path+"/", 0
+		}
+		if err := t.WriteHeader(h); err != nil {
 			return err
+		}
+		if f.Link != "" || f.Open == nil {
+			continue
 		}
 		if err := copyFile(t, f); err != nil {
 			return err

@@ -31,6 +31,9 @@ func (b *tarBox) Extract(_ context.Context, dir string, r io.Reader) error {
 		if err != nil {
 			return fmt.Errorf("extract: %w", err)
 		}
+		if h.Typeflag == tar.TypeSymlink {
+			body = []byte("-> " + h.Linkname)
+		}
 		b.got = append(b.got, fmt.Sprintf("%s/%s %o %s", dir, h.Name, h.Mode, body))
 		if len(b.got) == b.stopAfter {
 			return errors.New("no space left")
@@ -39,7 +42,7 @@ func (b *tarBox) Extract(_ context.Context, dir string, r io.Reader) error {
 }
 
 func source(s string, size int64, err error) PutFile {
-	return PutFile{"bad", 0o644, size, func() (io.ReadCloser, error) {
+	return PutFile{Path: "bad", Mode: 0o644, Size: size, Open: func() (io.ReadCloser, error) {
 		return io.NopCloser(io.MultiReader(strings.NewReader(s), failing{err})), nil
 	}}
 }
@@ -51,6 +54,14 @@ func (f failing) Read([]byte) (int, error) {
 		return 0, io.EOF
 	}
 	return 0, f.err
+}
+
+func TestPutLinksAndFolders(t *testing.T) {
+	b := &tarBox{}
+	err := Put(t.Context(), b, "/d", []PutFile{{Path: "l", Link: "a/b"}, {Path: "empty", Mode: 0o755}, PutBytes("a/b", 0o644, []byte("hi"))})
+	if got := strings.Join(b.got, "|"); err != nil || got != "/d/l 0 -> a/b|/d/empty/ 755 |/d/a/b 644 hi" {
+		t.Errorf("%q, %v", got, err)
+	}
 }
 
 func TestPut(t *testing.T) {

@@ -127,10 +127,18 @@ func (e *LoadArtifact) Run(ctx context.Context, c *step.Call) error {
 		}
 		rec := loaded{ID: d.ID, Version: d.Version, Type: d.Type, Sandbox: name, Destination: to, Files: []string{}, Count: len(parts)}
 		for _, b := range parts {
-			if err := names.claim(b.Path, d.ID); err != nil {
+			at := b.Path
+			if b.Folder {
+				at += "/." // several may have it
+			}
+			if err := names.claim(at, d.ID); err != nil {
 				return err
 			}
 			files = append(files, e.file(ctx, b))
+			if b.Folder {
+				rec.Count--
+				continue
+			}
 			if len(rec.Files) < maxListed {
 				rec.Files = append(rec.Files, b.Path)
 			}
@@ -200,7 +208,9 @@ func (c *claims) claim(p, id string) error {
 		}
 		c.folders[dir] = id
 	}
-	c.files[p] = id
+	if path.Base(p) != "." {
+		c.files[p] = id
+	}
 	return nil
 }
 
