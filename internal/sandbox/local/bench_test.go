@@ -1,8 +1,11 @@
 package local_test
 
 import (
+	"fmt"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -94,4 +97,93 @@ func BenchmarkOutput(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// BenchmarkIdle makes 100 boxes and lets them be: what one costs in memory, all of them in time, and the last start beside the first.
+func BenchmarkIdle(b *testing.B) {
+	const boxes = 100
+	root := stateRoot(b)
+	p := openAt(b, root)
+	warm(b, p)
+	for b.Loop() {
+		var ids []string
+		var took []time.Duration
+		before := available(b)
+		for range boxes {
+			begin := time.Now()
+			info, err := p.Create(b.Context(), sandbox.Spec{Tied: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			box, err := p.Connect(b.Context(), info.ID)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if _, err := box.Exec(b.Context(), guest.Command{Argv: []string{"/bin/true"}}, [3]*os.File{}); err != nil {
+				b.Fatal(err)
+			}
+			box.Close()
+			took = append(took, time.Since(begin))
+			ids = append(ids, info.ID)
+		}
+		time.Sleep(2 * time.Second)
+		b.ReportMetric(float64(before-available(b))/boxes/1024, "MB/box")
+		var pids []int
+		for _, id := range ids {
+			pids = append(pids, pid1Of(b, root, id))
+		}
+		start := ticks(b, pids)
+		time.Sleep(5 * time.Second)
+		b.ReportMetric(float64(ticks(b, pids)-start)/5, "%core") // a tick is 10 ms
+		slices.Sort(took[:20])
+		slices.Sort(took[80:])
+		b.ReportMetric(float64(took[90])/float64(took[10]), "last/first")
+		for _, id := range ids {
+			if err := p.Destroy(b.Context(), id); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+// available is the machine's free memory in kB.
+func available(tb testing.TB) int64 {
+	tb.Helper()
+	b, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for line := range strings.Lines(string(b)) {
+		if v, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
+			n, err := strconv.ParseInt(strings.Fields(v)[0], 10, 64)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			return n
+		}
+	}
+	tb.Fatal("no MemAvailable")
+	return 0
+}
+
+// ticks sums the processor time of the processes in hundredths of a second.
+func ticks(tb testing.TB, pids []int) int64 {
+	tb.Helper()
+	var sum int64
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+		if err != nil {
+			tb.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(b), ") ")
+		f := strings.Fields(rest)
+		for _, v := range f[11:13] {
+			n, err := strconv.ParseInt(v, 10, 64)
+			if err != nil {
+				tb.Fatal(err)
+			}
+			sum += n
+		}
+	}
+	return sum
 }

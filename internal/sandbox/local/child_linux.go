@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
 )
 
 // child is the PID 1 of a box that this process started.
@@ -149,9 +150,14 @@ func namespaceError(err error) error {
 	}
 	hints := namespaceHints(readSetting)
 	if len(hints) == 0 {
-		return fmt.Errorf("this host refuses to make namespaces (%w); use another sandbox provider, such as docker", err)
+		hints = []string{"no setting that is known tells why"}
 	}
-	return fmt.Errorf("this host refuses to make namespaces (%w): %s; or use another sandbox provider, such as docker", err, strings.Join(hints, "; "))
+	return namespaceRefusal(err, hints)
+}
+
+func namespaceRefusal(err error, hints []string) error {
+	return fmt.Errorf("this host refuses to make namespaces (%w): %s; or use another sandbox provider, such as docker: %w",
+		err, strings.Join(hints, "; "), sandbox.ErrUnsupported)
 }
 
 // namespaceHints are the settings that forbid namespaces, each with what to do.

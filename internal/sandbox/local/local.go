@@ -12,8 +12,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"sync"
-	"time"
+	"slices"
+	"strings"
 
 	"agentenv.internal/agentenv/internal/sandbox"
 )
@@ -37,44 +37,18 @@ const (
 	DefaultDiskMB = 2048
 )
 
-// startLimit ends a start that hangs.
-const startLimit = 20 * time.Second
-
-// Provider makes local boxes.
-type Provider struct {
-	opts    Options
-	boxes   string // folder of the boxes
-	trees   *trees
-	forker  *forker
-	program *program
-	host    *host
-
-	mu       sync.Mutex
-	closed   bool
-	children map[string]*child // boxes that this process started, by id
-	making   sync.WaitGroup
-}
-
-var _ sandbox.Provider = (*Provider)(nil)
-
-// New makes a provider. It touches nothing until a box is asked for. Close ends the tied boxes.
-func New(o Options) (*Provider, error) {
+// check finds all that is wrong with the options.
+func (o *Options) check() error {
 	var errs []error
 	if !filepath.IsAbs(o.StateRoot) {
 		errs = append(errs, fmt.Errorf("the state root %q is not an absolute path", o.StateRoot))
 	}
-	for _, name := range append(append([]string{}, o.Tools...), o.Expose...) {
+	for _, name := range append(slices.Clone(o.Tools), o.Expose...) {
 		if err := checkShown(name, o.StateRoot); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, err
-	}
-	return &Provider{
-		opts: o, boxes: filepath.Join(o.StateRoot, "boxes"), trees: newTrees(filepath.Join(o.StateRoot, "trees")),
-		forker: newForker(), program: &program{}, host: newHost(), children: map[string]*child{},
-	}, nil
+	return errors.Join(errs...)
 }
 
 // checkShown refuses paths that would show a box the machinery itself.
@@ -91,5 +65,22 @@ func checkShown(name, stateRoot string) error {
 // within tells whether name is dir or below it.
 func within(name, dir string) bool {
 	rel, err := filepath.Rel(dir, name)
-	return err == nil && rel != ".." && !(len(rel) > 2 && rel[:3] == "../")
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+// Report is what holds on this machine, and what to do about what doesn't.
+type Report struct {
+	// OK: boxes can be made and are isolated.
+	OK        bool              `json:"ok"`
+	Findings  []Finding         `json:"findings"`
+	Isolation sandbox.Isolation `json:"isolation"` // of a box that was made for the check
+}
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Needed bool   `json:"needed,omitempty"` // without it there are no boxes
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
 }

@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
 )
 
 // errNoGuest: this build carries no guest program.
-var errNoGuest = errors.New("this program holds no sandbox guest: build it with make build")
+var errNoGuest = fmt.Errorf("this program holds no sandbox guest, build it with make build: %w", sandbox.ErrUnsupported)
 
 // program is what runs as PID 1: the guest program that this binary carries, or else this binary itself.
 type program struct {

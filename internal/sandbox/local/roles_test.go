@@ -124,7 +124,7 @@ func (o *owner) kill() {
 }
 
 // pid1Of is the pid of a box's PID 1; 0 when it is dead.
-func pid1Of(t *testing.T, root, id string) int {
+func pid1Of(t testing.TB, root, id string) int {
 	t.Helper()
 	f, err := os.OpenFile(filepath.Join(root, "boxes", id), os.O_RDWR, 0)
 	if errors.Is(err, os.ErrNotExist) {

@@ -1,0 +1,43 @@
+package local
+
+import (
+	"path/filepath"
+	"sync"
+	"time"
+
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// startLimit ends a start that hangs.
+const startLimit = 20 * time.Second
+
+// Provider makes local boxes.
+type Provider struct {
+	opts    Options
+	boxes   string // folder of the boxes
+	trees   *trees
+	forker  *forker
+	program *program
+	host    *host
+
+	mu       sync.Mutex
+	closed   bool
+	children map[string]*child // boxes that this process started, by id
+	making   sync.WaitGroup
+}
+
+var (
+	_ sandbox.Provider = (*Provider)(nil)
+	_ sandbox.Checker  = (*Provider)(nil)
+)
+
+// New makes a provider. It touches nothing until a box is asked for. Close ends the tied boxes.
+func New(o Options) (*Provider, error) {
+	if err := o.check(); err != nil {
+		return nil, err
+	}
+	return &Provider{
+		opts: o, boxes: filepath.Join(o.StateRoot, "boxes"), trees: newTrees(filepath.Join(o.StateRoot, "trees")),
+		forker: newForker(), program: &program{}, host: newHost(), children: map[string]*child{},
+	}, nil
+}
