@@ -33,7 +33,7 @@ func (r *Runner) Preflight(ctx context.Context, t *task.Task, label string, plan
 	for at, n := range more {
 		l[at].Summary += fmt.Sprintf(" (and %d more %s)", n, plural(n, "step", "steps"))
 	}
-	return l
+	return append(l, r.names(t, label)...)
 }
 
 func (r *Runner) preflight(ctx context.Context, st *task.Step, plan step.Plan) diag.List {

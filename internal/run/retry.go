@@ -3,14 +3,20 @@ package run
 import (
 	"log/slog"
 	"time"
+
+	"agentenv.internal/agentenv/internal/task"
 )
 
 // retry is a part of the graph that the run goes back to: everything that depends on one step.
 type retry struct {
-	in     bits
+	from   int
+	after  task.Set  // what depends on from
 	at     time.Time // when it may start
 	undone bool      // nothing of it runs any more, and what it had standing is gone
 }
+
+// has tells whether a step is of the part.
+func (rt *retry) has(i int) bool { return i == rt.from || rt.after.Has(i) }
 
 // maxBackoff bounds the wait before a retry, which doubles each time.
 const maxBackoff = 5 * time.Minute
@@ -25,10 +31,10 @@ func (s *sched) retry(i int) bool {
 	backoff := min(rule.Backoff<<min(n.retries, 16), maxBackoff)
 	n.retries++
 	n.state = waiting
-	rt := &retry{in: s.after(rule.From), at: time.Now().Add(backoff)}
+	rt := &retry{from: rule.From, after: s.q.Task.Dependents(rule.From), at: time.Now().Add(backoff)}
 	for j := range s.nodes {
 		m := &s.nodes[j]
-		if !rt.in.has(j) || m.state != running || j == i {
+		if !rt.has(j) || m.state != running || j == i {
 			continue
 		}
 		m.redo = true
@@ -40,22 +46,10 @@ func (s *sched) retry(i int) bool {
 	return true
 }
 
-// after is a step and all that depend on it, at any distance.
-func (s *sched) after(from int) bits {
-	in := newBits(len(s.nodes))
-	in.set(from)
-	for j := from + 1; j < len(s.nodes); j++ {
-		if s.nodes[j].anc.has(from) {
-			in.set(j)
-		}
-	}
-	return in
-}
-
 // held tells whether a step belongs to a part that is not yet to start.
 func (s *sched) held(i int) bool {
 	for _, rt := range s.retries {
-		if rt.in.has(i) {
+		if rt.has(i) {
 			return true
 		}
 	}
@@ -72,7 +66,7 @@ func (s *sched) resume() {
 		}
 		if rt.undone && (s.fatal || s.stopped || !time.Now().Before(rt.at)) {
 			for j := range s.nodes {
-				if rt.in.has(j) && s.nodes[j].waits == 0 {
+				if rt.has(j) && s.nodes[j].waits == 0 {
 					s.ready = append(s.ready, j)
 				}
 			}
@@ -86,7 +80,7 @@ func (s *sched) resume() {
 
 func (s *sched) busy(rt *retry) bool {
 	for j := range s.nodes {
-		if rt.in.has(j) && s.nodes[j].state == running {
+		if rt.has(j) && s.nodes[j].state == running {
 			return true
 		}
 	}
@@ -98,7 +92,7 @@ func (s *sched) reset(rt *retry) {
 	var indices []int
 	var ids []string
 	for j := range s.nodes {
-		if rt.in.has(j) {
+		if rt.has(j) {
 			indices = append(indices, j)
 			ids = append(ids, s.step(j).ID)
 			s.nodes[j].state = waiting
@@ -114,7 +108,7 @@ func (s *sched) reset(rt *retry) {
 			continue
 		}
 		for _, j := range s.nodes[d].next {
-			if rt.in.has(j) {
+			if rt.has(j) {
 				s.nodes[j].waits++
 			}
 		}

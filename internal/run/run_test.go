@@ -516,6 +516,42 @@ tasks/t.json: step 'p': colour: no such colour (and 1 more step)
 tasks/t.json: step 'r': review steps are checked but can't be run by this version of agent-env; those it runs are ok, picky`)
 }
 
+func TestPreflightOfNames(t *testing.T) {
+	kinds := step.Kinds()
+	set := catalog.New[step.Executor]("executor")
+	for _, typ := range kinds.Names() {
+		set.Add(typ, catalog.Origin{Kind: catalog.Builtin}, executor(func(context.Context, *step.Call) error { return nil }))
+	}
+	runner := &Runner{Executors: set, World: &world{}, Log: slog.New(slog.DiscardHandler)}
+	tree, l := doc.ParseJSON("tasks/t.json", []byte(`[
+		{"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
+		{"id": "a", "type": "verify_sandbox", "sandbox_name": "bux"},
+		{"id": "b", "type": "verify_sandbox", "sandbox_name": " box ", "verifier_id": "a"},
+		{"id": "c", "type": "verify_sandbox", "sandbox_name": "box", "depends_on": []},
+		{"id": "d", "type": "verify_sandbox", "agent_name": "x", "depends_on": ["b"]},
+		{"id": "e", "type": "teardown_sandboxes", "sandbox_names": ["box", "elsewhere"]}]`))
+	if l.HasErrors() {
+		t.Fatal(l.Err())
+	}
+	tk, l := task.Decode("@local/b/t", tree.Root(), kinds, task.Options{})
+	if l.HasErrors() {
+		t.Fatal(l.Err())
+	}
+	var got []string
+	for _, p := range runner.Preflight(t.Context(), tk, "tasks/t.json", step.Plan{}) {
+		got = append(got, fmt.Sprint(p.Severity, " ", p))
+	}
+	want(t, "problems", strings.Join(got, "\n"), `1 tasks/t.json: step 'b': its score is called 'a', as that of step 'a', and takes its place; give each a verifier_id of its own (line 4)
+0 tasks/t.json: step 'a': sandbox_name: no deploy_sandbox step of this task makes a sandbox called 'bux'; did you mean 'box'? (line 3)
+1 tasks/t.json: step 'c': sandbox_name: doesn't wait for step 'box', which makes the sandbox 'box'; name that step in depends_on (line 5)
+1 tasks/t.json: step 'e': sandbox_names[1]: no deploy_sandbox step of this task makes a sandbox called 'elsewhere'; those it makes are box (line 7)`)
+	set.Add("custom", catalog.Origin{Kind: catalog.Distribution}, executor(func(context.Context, *step.Call) error { return nil }))
+	tk.Steps = append(tk.Steps, task.Step{ID: "own", Type: "custom"}) // which may deploy sandboxes
+	if l := runner.Preflight(t.Context(), tk, "tasks/t.json", step.Plan{}); len(l) != 0 {
+		t.Error(l)
+	}
+}
+
 type picky struct{}
 
 func (picky) Run(context.Context, *step.Call) error { return nil }

@@ -31,9 +31,9 @@ func (s state) settled() bool { return s >= succeeded }
 // node is one step of the graph.
 type node struct {
 	state   state
-	waits   int   // dependencies that have not settled
-	next    []int // steps that wait for this one
-	anc     bits  // steps that this one depends on, at any distance
+	waits   int      // dependencies that have not settled
+	next    []int    // steps that wait for this one
+	anc     task.Set // steps that this one depends on, at any distance
 	attempt int
 	retries int
 	began   time.Time
@@ -72,7 +72,8 @@ type ended struct {
 func newSched(ctx context.Context, r *Runner, q Request, rec *recorder) *sched {
 	n := len(q.Task.Steps)
 	s := &sched{r: r, q: q, rec: rec, ctx: ctx, nodes: make([]node, n), done: make(chan ended, n)}
-	for i := range s.nodes {
+	for i, anc := range q.Task.Ancestors() {
+		s.nodes[i].anc = anc
 		s.link(i)
 		if s.nodes[i].waits == 0 {
 			s.ready = append(s.ready, i)
@@ -84,16 +85,14 @@ func newSched(ctx context.Context, r *Runner, q Request, rec *recorder) *sched {
 // link connects a step with those it waits for. A dependency that another one implies is left out, so that a chain, where each step depends on
 // all before it, has one edge per step.
 func (s *sched) link(i int) {
-	n := &s.nodes[i]
-	n.anc = newBits(i)
+	var direct []int
 	for _, d := range slices.Backward(slices.Sorted(slices.Values(s.step(i).Deps))) {
-		if n.anc.has(d) {
+		if slices.ContainsFunc(direct, func(e int) bool { return e == d || s.nodes[e].anc.Has(d) }) {
 			continue
 		}
-		n.anc.set(d)
-		n.anc.or(s.nodes[d].anc)
+		direct = append(direct, d)
 		s.nodes[d].next = append(s.nodes[d].next, i)
-		n.waits++
+		s.nodes[i].waits++
 	}
 }
 
@@ -201,7 +200,7 @@ func (s *sched) start(i int) {
 	anc := n.anc
 	call := &step.Call{
 		Run: s.q.Run, Step: s.step(i).ID, Attempt: n.attempt,
-		State: s.hist.View(anc.has),
+		State: s.hist.View(anc.Has),
 		Out:   &step.Diff{},
 		Log:   slog.New(&stepLog{rec: s.rec, step: s.step(i).ID, attempt: n.attempt, next: s.rec.slog.With("step", s.step(i).ID).Handler()}),
 	}
