@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -29,7 +29,7 @@ func (g *stage) Commit(ctx context.Context) error {
 	if len(g.objects) == 0 && len(g.changes) == 0 && len(g.require) == 0 {
 		return ctx.Err()
 	}
-	journal, err := g.publish(ctx)
+	published, err := g.publish(ctx)
 	if err == nil && g.bytes() > largeCommit {
 		err = g.s.onWriter(ctx, func(c *conn) error { return c.checkpoint(ctx) })
 	}
@@ -47,14 +47,10 @@ func (g *stage) Commit(ctx context.Context) error {
 			return g.writeDocs(inner, c)
 		})
 	}
-	if journal == nil {
-		return err
+	if err != nil && g.s.unpublish(context.WithoutCancel(ctx), published) != nil {
+		g.work.abandon() // a later sweep tries again
+		g.work = nil
 	}
-	if err != nil && g.s.unpublish(context.WithoutCancel(ctx), journal.hexes) != nil {
-		_ = journal.Close() // a later sweep tries again
-		return err
-	}
-	journal.drop()
 	return err
 }
 
@@ -71,57 +67,63 @@ func (g *stage) bytes() int64 {
 	return n
 }
 
-// journal names the objects that a commit moves into place, for the sweep that comes after a kill.
-type journal struct {
-	*temp
-	hexes []string
-}
-
-// publish moves the files of large objects to their names and makes the names durable. It holds no lock of the store:
-// until the transaction names them, nobody sees them.
-func (g *stage) publish(ctx context.Context) (*journal, error) {
+// publish moves the files of large objects to their names, makes the names durable, and answers what it may have moved. It holds
+// no lock of the store: until the transaction names them, nobody sees them.
+func (g *stage) publish(ctx context.Context) ([]ref.Digest, error) {
 	fresh, err := g.fresh(ctx)
 	if err != nil || len(fresh) == 0 {
 		return nil, err
 	}
-	t, err := newTemp(g.s.path("tmp"), tempPublish)
+	if err := g.work.announce(fresh); err != nil {
+		return nil, err
+	}
+	folders, err := g.s.shards(fresh)
 	if err != nil {
 		return nil, err
 	}
-	j := &journal{temp: t}
-	folders := map[string]bool{}
 	for _, d := range fresh {
-		j.hexes = append(j.hexes, d.Hex())
-		folders[filepath.Dir(g.s.objectPath(d))] = true
-	}
-	if _, err := t.WriteString(strings.Join(j.hexes, "\n") + "\n"); err != nil {
-		return j, err
-	}
-	for dir := range folders {
-		if err := makeFolder(dir); err != nil {
-			return j, err
+		if err := os.Rename(g.objects[d].file, g.s.objectPath(d)); err != nil {
+			return fresh, err
 		}
-	}
-	for _, d := range fresh {
-		o := g.objects[d]
-		if err := os.Rename(o.temp.Name(), g.s.objectPath(d)); err != nil {
-			return j, err
-		}
-		o.temp.moved = true
 	}
 	var group errgroup.Group
 	group.SetLimit(8)
-	for dir := range folders {
+	for _, dir := range folders {
 		group.Go(func() error { return syncFolder(dir) })
 	}
-	return j, group.Wait()
+	return fresh, group.Wait()
+}
+
+// shards makes the folders that objects go to, and answers all whose names are to be made durable.
+func (s *Store) shards(ds []ref.Digest) ([]string, error) {
+	root := s.path("objects")
+	if err := makeFolder(root); err != nil {
+		return nil, err
+	}
+	folders, made := map[string]bool{}, false
+	for _, d := range ds {
+		dir := filepath.Dir(s.objectPath(d))
+		if folders[dir] {
+			continue
+		}
+		folders[dir] = true
+		if err := os.Mkdir(dir, 0o700); err == nil {
+			made = true
+		} else if !errors.Is(err, fs.ErrExist) {
+			return nil, err
+		}
+	}
+	if made {
+		folders[root] = true
+	}
+	return slices.Collect(maps.Keys(folders)), nil
 }
 
 // fresh are the large objects that the store lacks. A conflict that shows already is answered here, before anything is moved.
 func (g *stage) fresh(ctx context.Context) ([]ref.Digest, error) {
 	var large, out []ref.Digest
 	for d, o := range g.objects {
-		if o.temp != nil {
+		if o.file != "" {
 			large = append(large, d)
 		}
 	}

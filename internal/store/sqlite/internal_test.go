@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -260,32 +261,39 @@ func TestObjectRemovedMeanwhile(t *testing.T) {
 func TestSweep(t *testing.T) {
 	s := openT(t, t.TempDir())
 	d := putT(t, s, bytes.NewReader(bytes.Repeat([]byte("x"), store.MaxInline+1)))
-	orphan := ref.DigestOf([]byte("orphan"))
-	if err := os.MkdirAll(filepath.Dir(s.objectPath(orphan)), 0o700); err != nil {
+	orphan, later := ref.DigestOf([]byte("orphan")), ref.DigestOf([]byte("later"))
+	if _, err := s.shards([]ref.Digest{orphan, later}); err != nil {
 		t.Fatal(err)
 	}
+	if err := os.MkdirAll(s.path("tmp", "aa.work", "folder"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, dir := range []string{"bb.work", "notes", "cc.workshop"} {
+		if err := os.Mkdir(s.path("tmp", dir), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
 	for name, text := range map[string]string{
-		s.objectPath(orphan):                  "moved into place, but never committed",
-		s.path("tmp", "aa.object"):            "half",
-		s.path("tmp", "bb.create"):            "",
-		s.path("tmp", "bb.create.db"):         "",
-		s.path("tmp", "bb.create.db-wal"):     "",
-		s.path("tmp", "cc.publish"):           orphan.Hex() + "\n" + d.Hex() + "\nnonsense/../../x\n",
-		s.path("tmp", "notes.txt"):            "somebody's",
-		s.path("tmp", "dd.object-not-really"): "somebody's",
+		s.objectPath(orphan):              "moved into place, but never committed",
+		s.objectPath(later):               "not announced: another writer's",
+		s.path("tmp", "aa.work", "1"):     "half",
+		s.path("tmp", "bb.work", "2"):     "",
+		s.path("tmp", "bb.work/publish"):  orphan.Hex() + "\n" + d.Hex() + "\nnonsense/../../x\n" + later.Hex()[:50],
+		s.path("tmp", "notes", "publish"): later.Hex(),
+		s.path("tmp", "dd.work"):          "a file",
 	} {
 		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := os.Symlink(s.file(), s.path("tmp", "ee.object")); err != nil {
+	if err := os.Symlink(s.path("tmp", "notes"), s.path("tmp", "ee.work")); err != nil {
 		t.Fatal(err)
 	}
-	living, err := newTemp(s.path("tmp"), tempObject)
+	living, err := newWorkspace(s.path("tmp"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer living.drop()
+	defer living.remove()
 	g, err := s.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -299,22 +307,55 @@ func TestSweep(t *testing.T) {
 	}
 	var names []string
 	for _, e := range left {
-		names = append(names, e.Name())
-	}
-	want := map[string]bool{"notes.txt": true, "dd.object-not-really": true, "ee.object": true, filepath.Base(living.Name()): true}
-	if len(names) != len(want) {
-		t.Errorf("left: %v", names)
-	}
-	for _, n := range names {
-		if !want[n] {
-			t.Errorf("left: %s", n)
+		if e.Name() != filepath.Base(living.dir.Name()) {
+			names = append(names, e.Name())
 		}
+	}
+	if len(names) != len(left)-1 || !slices.Equal(names, []string{"cc.workshop", "dd.work", "ee.work", "notes"}) {
+		t.Errorf("left: %v", left)
 	}
 	if _, err := os.Stat(s.objectPath(orphan)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the orphan: %v", err)
 	}
+	if _, err := os.Stat(s.objectPath(later)); err != nil {
+		t.Errorf("another writer's object: %v", err)
+	}
 	if err := s.Verify(t.Context(), d); err != nil {
 		t.Errorf("the committed object: %v", err)
+	}
+}
+
+// A stage of many large objects holds few descriptors.
+func TestDescriptors(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("counts descriptors in /proc")
+	}
+	s := openT(t, t.TempDir())
+	count := func() int {
+		t.Helper()
+		fds, err := os.ReadDir("/proc/self/fd")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(fds)
+	}
+	before := count()
+	g, err := s.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := make([]byte, store.MaxInline+1)
+	for i := range 50 {
+		b[0] = byte(i)
+		if _, _, err := g.Put(bytes.NewReader(b)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := count() - before; n > 10 {
+		t.Errorf("%d descriptors for 50 objects", n)
+	}
+	if err := g.Commit(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"encoding/hex"
-	"strings"
 
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
@@ -16,7 +15,7 @@ type digestKey [32]byte
 // unused is what Prune found.
 type unused struct {
 	keys  []digestKey
-	files []string // hex digits of those that are files
+	files []ref.Digest // those that are files
 	sum   store.Pruned
 }
 
@@ -31,7 +30,7 @@ func (s *Store) Prune(ctx context.Context, ds []ref.Digest, dry bool) (store.Pru
 	if err != nil || dry || found.sum.Objects == 0 {
 		return found.sum, err
 	}
-	j, err := newTemp(s.path("tmp"), tempPublish)
+	w, err := newWorkspace(s.path("tmp"))
 	if err != nil {
 		return store.Pruned{}, err
 	}
@@ -39,13 +38,8 @@ func (s *Store) Prune(ctx context.Context, ds []ref.Digest, dry bool) (store.Pru
 		if found, err = c.unused(ctx, ds); err != nil { // others may have written since
 			return err
 		}
-		if len(found.files) > 0 {
-			if _, err := j.WriteString(strings.Join(found.files, "\n") + "\n"); err != nil {
-				return err
-			}
-			if err := j.Sync(); err != nil {
-				return err
-			}
+		if err := w.announce(found.files); err != nil {
+			return err
 		}
 		after := context.WithoutCancel(ctx)
 		for _, k := range found.keys {
@@ -56,9 +50,9 @@ func (s *Store) Prune(ctx context.Context, ds []ref.Digest, dry bool) (store.Pru
 		return nil
 	})
 	if s.unpublish(context.WithoutCancel(ctx), found.files) != nil { // it removes nothing that still has a row
-		_ = j.Close() // a later sweep tries again
+		w.abandon() // a later sweep tries again
 	} else {
-		j.drop()
+		w.remove()
 	}
 	if err != nil {
 		return store.Pruned{}, err
@@ -102,7 +96,7 @@ func (c *conn) unused(ctx context.Context, ds []ref.Digest) (unused, error) {
 		u.sum.Objects++
 		u.sum.Bytes += o.size
 		if o.inFile {
-			u.files = append(u.files, hex.EncodeToString(k[:]))
+			u.files = append(u.files, ref.Digest("sha256:"+hex.EncodeToString(k[:])))
 		}
 	}
 	return u, err

@@ -21,24 +21,20 @@ const (
 
 // putFile copies the rest of a regular file into tmp/. Its digest is of the copy: the source may be changing.
 func (g *stage) putFile(src *os.File) (ref.Digest, int64, error) {
-	t, err := newTemp(g.s.path("tmp"), tempObject)
+	f, err := g.file()
 	if err != nil {
 		return "", 0, err
 	}
-	hashed := startHash(t.File)
-	n, err := g.copyChunks(t.File, src, hashed.upTo)
+	hashed := startHash(f)
+	n, err := g.copyChunks(f, src, hashed.upTo)
 	if err == nil {
-		err = makeDurable(t.File) // while the hash of the last chunks is still going on
+		err = makeDurable(f) // while the hash of the last chunks is still going on
 	}
 	sum, herr := hashed.wait()
 	if err == nil {
 		err = herr
 	}
-	if err != nil {
-		t.drop()
-		return "", 0, err
-	}
-	return sum, n, g.keep(sum, staged{size: n, temp: t, large: true})
+	return g.keepFile(f, sum, n, err)
 }
 
 // copyChunks copies src from where it stands and calls done with the length that is written.
@@ -125,7 +121,7 @@ func (h *hasher) wait() (ref.Digest, error) {
 
 // putStream writes head and the rest of r into tmp/. Each buffer is hashed while the next one is read and written.
 func (g *stage) putStream(head []byte, r io.Reader) (ref.Digest, int64, error) {
-	t, err := newTemp(g.s.path("tmp"), tempObject)
+	f, err := g.file()
 	if err != nil {
 		return "", 0, err
 	}
@@ -157,27 +153,22 @@ func (g *stage) putStream(head []byte, r io.Reader) (ref.Digest, int64, error) {
 			if err != nil && !end {
 				return fmt.Errorf("read what is to be stored: %w", err)
 			}
-			if _, err := t.Write(p.b[:n]); err != nil {
+			if _, err := f.Write(p.b[:n]); err != nil {
 				return err
 			}
 			total += int64(n)
 			full <- piece{p.b[:n]}
 			if total-started >= chunk {
-				startWriteback(t.File, started, total-started)
+				startWriteback(f, started, total-started)
 				started = total
 			}
 			if end {
-				return makeDurable(t.File)
+				return makeDurable(f)
 			}
 		}
 	}()
 	<-hashed
-	if err != nil {
-		t.drop()
-		return "", 0, err
-	}
-	d := ref.DigestSum(sum)
-	return d, total, g.keep(d, staged{size: total, temp: t, large: true})
+	return g.keepFile(f, ref.DigestSum(sum), total, err)
 }
 
 // makeDurable syncs a file. After an error the kernel may have dropped the pages, so the object counts as lost: no second try.

@@ -130,39 +130,39 @@ func (s *Store) create(ctx context.Context) error {
 	if _, err := os.Lstat(s.file()); err == nil {
 		return nil
 	}
-	tmp, err := newTemp(s.path("tmp"), tempCreate)
+	w, err := newWorkspace(s.path("tmp"))
 	if err != nil {
 		return err
 	}
-	defer tmp.drop()
-	// A private copy needs neither journal nor lock: it is synced whole below.
-	name := tmp.Name() + ".db"
-	defer os.Remove(name)
-	if err := func() error {
-		f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		c, err := dial(ctx, dsn(name, "_pragma", "synchronous(off)", "_pragma", "journal_mode(wal)"))
-		if err != nil {
-			return err
-		}
-		err = applySteps(ctx, c, 0, migrations, s.stamp())
-		if cerr := c.close(); err == nil {
-			err = cerr
-		}
-		if err != nil {
-			return err
-		}
-		return f.Sync()
-	}(); err != nil {
+	defer w.remove()
+	if err := s.build(ctx, w.path("store.db")); err != nil {
 		return err
 	}
-	if err := os.Rename(name, s.file()); err != nil {
+	if err := os.Rename(w.path("store.db"), s.file()); err != nil {
 		return err
 	}
 	return syncFolder(s.root)
+}
+
+// build makes a whole store in a private place, where it needs neither journal nor lock, and syncs it once.
+func (s *Store) build(ctx context.Context, name string) error {
+	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	c, err := dial(ctx, dsn(name, "_pragma", "synchronous(off)", "_pragma", "journal_mode(wal)"))
+	if err != nil {
+		return err
+	}
+	err = applySteps(ctx, c, 0, migrations, s.stamp())
+	if cerr := c.close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		return err
+	}
+	return f.Sync()
 }
 
 // makeFolder makes path, private to the user, and syncs the folders that it made something in.

@@ -27,20 +27,21 @@ type stage struct {
 	mu      sync.Mutex
 	done    bool
 	objects map[ref.Digest]staged
-	held    int64 // bytes of small objects in memory
-	spill   *temp
+	held    int64      // bytes of small objects in memory
+	work    *workspace // made with the first file
+	spill   *os.File
 	spilled int64
 	changes []store.Change
 	require []func(context.Context, store.Docs) error
 }
 
-// staged is an object of a stage. A large one has its file, or none when the store held it at the time of its Put.
+// staged is an object of a stage. A large one has its file in the workspace, or none when the store held it at the time of its Put.
 type staged struct {
 	size    int64
 	data    []byte // small, in memory
 	spilled bool   // small, in the spill file
 	at      int64  // where there
-	temp    *temp
+	file    string
 	large   bool
 }
 
@@ -125,7 +126,7 @@ func (g *stage) keepSmall(d ref.Digest, b []byte) error {
 	}
 	if g.spill == nil {
 		var err error
-		if g.spill, err = newTemp(g.s.path("tmp"), tempObject); err != nil {
+		if g.spill, err = g.newFile(); err != nil {
 			return err
 		}
 	}
@@ -138,21 +139,55 @@ func (g *stage) keepSmall(d ref.Digest, b []byte) error {
 	return nil
 }
 
-// keep notes a large object. Its file is dropped when the stage has the object already.
+// file makes a file in the stage's workspace.
+func (g *stage) file() (*os.File, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.done {
+		return nil, errDone
+	}
+	return g.newFile()
+}
+
+// newFile is file for those who hold the lock.
+func (g *stage) newFile() (*os.File, error) {
+	if g.work == nil {
+		w, err := newWorkspace(g.s.path("tmp"))
+		if err != nil {
+			return nil, err
+		}
+		g.work = w
+	}
+	return g.work.file()
+}
+
+// keepFile ends the Put of a large object: with err, its file is removed.
+func (g *stage) keepFile(f *os.File, d ref.Digest, n int64, err error) (ref.Digest, int64, error) {
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+		return "", 0, err
+	}
+	return d, n, g.keep(d, staged{size: n, file: f.Name(), large: true})
+}
+
+// keep notes a large object. Its file is removed when the stage has the object already.
 func (g *stage) keep(d ref.Digest, o staged) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	have, twice := g.objects[d]
-	if g.done || twice && (have.temp != nil || o.temp == nil) {
-		if o.temp != nil {
-			o.temp.drop()
-		}
-		if g.done {
-			return errDone
-		}
+	if !g.done && (!twice || have.file == "" && o.file != "") {
+		g.objects[d] = o
 		return nil
 	}
-	g.objects[d] = o
+	if o.file != "" {
+		_ = os.Remove(o.file)
+	}
+	if g.done {
+		return errDone
+	}
 	return nil
 }
 
@@ -189,15 +224,13 @@ func (g *stage) Discard() error {
 	return nil
 }
 
-// drop removes the temporary files.
+// drop removes what was put. The files of Puts under way go with their folder.
 func (g *stage) drop() {
-	for _, o := range g.objects {
-		if o.temp != nil {
-			o.temp.drop()
-		}
-	}
 	if g.spill != nil {
-		g.spill.drop()
+		_ = g.spill.Close()
 	}
-	g.objects, g.changes, g.require, g.spill = nil, nil, nil, nil
+	if g.work != nil {
+		g.work.remove()
+	}
+	g.objects, g.changes, g.require, g.spill, g.work = nil, nil, nil, nil, nil
 }

@@ -5,10 +5,12 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -16,59 +18,85 @@ import (
 	"agentenv.internal/agentenv/internal/ref"
 )
 
-// Suffixes of what lies in tmp/.
 const (
-	tempObject  = ".object"  // bytes on their way to objects/
-	tempCreate  = ".create"  // the lock of a store.db being built beside it, as <name>.db
-	tempPublish = ".publish" // lines of the objects that a commit is renaming into objects/
+	workSuffix  = ".work"
+	publishName = "publish" // in a workspace: lines of the objects that its writer is moving into, or out of, objects/
 )
 
 var errCantSync error = unix.EINVAL
 
-// temp is a file in tmp/ that its writer keeps locked. The lock goes with the process, so that a sweep can tell who is dead.
-type temp struct {
-	*os.File
-	moved bool // it has a name elsewhere
+// workspace is a writer's folder in tmp/, which it keeps locked. The lock goes with the process, so that a sweep can tell who is dead.
+type workspace struct {
+	dir   *os.File
+	count atomic.Int64
 }
 
-// newTemp makes a file that no sweep takes: one that was swept between its creation and its lock is given up for another.
-func newTemp(dir, suffix string) (*temp, error) {
-	if err := makeFolder(dir); err != nil {
+// newWorkspace makes a folder that no sweep takes: one that was swept between its making and its lock is given up for another.
+func newWorkspace(tmp string) (*workspace, error) {
+	if err := makeFolder(tmp); err != nil {
 		return nil, err
 	}
 	for {
 		var b [12]byte
 		_, _ = rand.Read(b[:]) // never fails
-		f, err := os.OpenFile(filepath.Join(dir, hex.EncodeToString(b[:])+suffix), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o444)
+		path := filepath.Join(tmp, hex.EncodeToString(b[:])+workSuffix)
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return nil, err
+		}
+		dir, err := os.Open(path)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
-		t := &temp{File: f}
-		err = flock(f)
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			t.drop()
+		w := &workspace{dir: dir}
+		if errors.Is(flock(dir), unix.EWOULDBLOCK) {
+			w.remove()
 			continue
 		}
-		var st unix.Stat_t
-		if serr := unix.Fstat(int(f.Fd()), &st); serr != nil {
-			t.drop()
-			return nil, serr
-		}
-		if st.Nlink == 0 {
-			t.drop()
+		if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
+			w.abandon()
 			continue
+		} else if err != nil {
+			w.remove()
+			return nil, err
 		}
-		return t, nil // on a file system without locks, sweeps lock nothing and take nothing
+		return w, nil // on a file system without locks, sweeps lock nothing and take nothing
 	}
 }
 
-// drop closes the file and removes its temporary name.
-func (t *temp) drop() {
-	if !t.moved {
-		_ = os.Remove(t.Name())
-	}
-	_ = t.Close()
+func (w *workspace) path(name string) string { return filepath.Join(w.dir.Name(), name) }
+
+// file makes a file of the workspace. What becomes an object is never written again.
+func (w *workspace) file() (*os.File, error) {
+	return os.OpenFile(w.path(fmt.Sprintf("%d", w.count.Add(1))), os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o444)
 }
+
+// announce writes down which objects are about to be moved, for the sweep that comes after a kill.
+func (w *workspace) announce(ds []ref.Digest) error {
+	f, err := os.OpenFile(w.path(publishName), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	for _, d := range ds {
+		if _, err = f.WriteString(d.Hex() + "\n"); err != nil {
+			break
+		}
+	}
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// remove takes the workspace away; abandon leaves it to a later sweep.
+func (w *workspace) remove() {
+	_ = os.RemoveAll(w.dir.Name())
+	_ = w.dir.Close()
+}
+
+func (w *workspace) abandon() { _ = w.dir.Close() }
 
 // flock takes an exclusive lock without waiting.
 func flock(f *os.File) error {
@@ -79,77 +107,69 @@ func flock(f *os.File) error {
 	}
 }
 
-// lockFolder waits for the exclusive lock of an open folder. File systems without locks are left to the rename's own order.
+// lockFolder waits for the exclusive lock of an open folder. A file system without locks can't hold an SQLite file in use either.
 func lockFolder(ctx context.Context, dir *os.File) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for {
-		err := flock(dir)
-		if !errors.Is(err, unix.EWOULDBLOCK) {
-			return nil
-		}
+	for errors.Is(flock(dir), unix.EWOULDBLOCK) {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
 		}
 	}
+	return nil
 }
 
-// sweep removes what dead writers left in tmp/, and objects that they had moved into place without committing them.
+// sweep removes the workspaces of dead writers, and objects that they had moved into place without committing them.
 // What can't be removed stays for a later sweep: a write must not fail for it.
 func (s *Store) sweep(ctx context.Context) {
-	dir := s.path("tmp")
-	entries, err := os.ReadDir(dir)
+	entries, err := os.ReadDir(s.path("tmp"))
 	if err != nil {
 		return
 	}
 	for _, e := range entries {
-		name := filepath.Join(dir, e.Name())
-		switch filepath.Ext(name) {
-		case tempObject, tempCreate, tempPublish:
-			s.sweepOne(ctx, name, entries)
+		if e.IsDir() && filepath.Ext(e.Name()) == workSuffix {
+			s.sweepOne(ctx, s.path("tmp", e.Name()))
 		}
 	}
 }
 
-func (s *Store) sweepOne(ctx context.Context, name string, all []fs.DirEntry) {
-	f, err := os.OpenFile(name, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+func (s *Store) sweepOne(ctx context.Context, path string) {
+	dir, err := os.Open(path)
 	if err != nil {
 		return
 	}
-	defer f.Close()
-	if flock(f) != nil {
+	w := &workspace{dir: dir}
+	if flock(dir) != nil {
+		w.abandon()
 		return
 	}
-	switch filepath.Ext(name) {
-	case tempPublish:
-		lines, err := os.ReadFile(name)
-		if err != nil || s.unpublish(ctx, strings.Fields(string(lines))) != nil {
-			return
-		}
-	case tempCreate:
-		for _, e := range all {
-			if strings.HasPrefix(e.Name(), filepath.Base(name)+".") {
-				_ = os.Remove(filepath.Join(filepath.Dir(name), e.Name()))
+	lines, err := os.ReadFile(w.path(publishName))
+	if err == nil {
+		var ds []ref.Digest
+		for _, h := range strings.Fields(string(lines)) {
+			if d := ref.Digest("sha256:" + h); d.Valid() { // the last line may be cut
+				ds = append(ds, d)
 			}
 		}
+		err = s.unpublish(ctx, ds)
 	}
-	_ = os.Remove(name)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		w.abandon()
+		return
+	}
+	w.remove()
 }
 
 // unpublish removes the files of those objects that no row names. Rows and removals both hold the write lock, and a commit
 // looks for its files under that lock, so no committed object can lose its file here.
-func (s *Store) unpublish(ctx context.Context, hexes []string) error {
-	if len(hexes) == 0 {
+func (s *Store) unpublish(ctx context.Context, ds []ref.Digest) error {
+	if len(ds) == 0 {
 		return nil
 	}
 	return s.write(ctx, relaxed, func(c *conn) error {
-		for _, h := range hexes {
-			d := ref.Digest("sha256:" + h)
-			if !d.Valid() {
-				continue
-			}
+		for _, d := range ds {
 			if _, ok, err := c.object(ctx, d); err != nil {
 				return err
 			} else if !ok {
