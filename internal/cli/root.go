@@ -8,8 +8,10 @@ import (
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/bundle"
 	"agentenv.internal/agentenv/internal/cli/config"
+	"agentenv.internal/agentenv/internal/cli/eval"
 	"agentenv.internal/agentenv/internal/cli/runs"
 	"agentenv.internal/agentenv/internal/cli/sandbox"
+	"agentenv.internal/agentenv/internal/cli/task"
 	"agentenv.internal/agentenv/internal/cli/verb"
 )
 
@@ -68,6 +70,8 @@ func commands(p *verb.Program) []*cobra.Command {
 	return []*cobra.Command{
 		newRun(p),
 		bundle.New(p),
+		task.New(p),
+		eval.New(p),
 		runs.New(p),
 		sandbox.New(p),
 		config.New(p),
