@@ -51,7 +51,7 @@ type sched struct {
 	ctx  context.Context //nolint:containedctx // a sched is one call of Run
 
 	nodes    []node
-	ready    []int // steps whose dependencies have settled
+	ready    []int // steps whose dependencies had settled when they came here
 	done     chan ended
 	inFlight int
 	fatal    bool // nothing new starts but what always runs
@@ -151,7 +151,7 @@ func (s *sched) dispatch() {
 		s.ready = s.ready[1:]
 		n := &s.nodes[i]
 		switch {
-		case n.state != waiting || s.held(i):
+		case n.state != waiting || n.waits > 0 || s.held(i): // a retry may have come between
 		case s.stopped, s.fatal && !s.step(i).Always:
 			n.state = skipped
 			s.cut = s.cut || s.stopped
