@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -105,51 +104,40 @@ func (a *App) examineStore(ctx context.Context) Finding {
 	return Finding{f.Name, Broken, err.Error(), "see what the message names"}
 }
 
-// examineSandbox starts a sandbox by the configured chain and looks around in it.
+// examineSandbox asks the local provider what it needs, then looks around in a sandbox.
 func (a *App) examineSandbox(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
-	began := time.Now()
-	info, err := a.StartBox(ctx, "", sandbox.Spec{Name: "doctor", Tied: true})
+	w, err := a.getWorld(ctx)
 	if err != nil {
-		return []Finding{{"sandbox", Broken, err.Error(), "see what the message names; another provider can be chosen with --sandbox"}}
+		return []Finding{{"sandbox", Broken, err.Error(), "see what the message names"}}
 	}
-	f := Finding{Name: "sandbox", State: Works, Detail: fmt.Sprintf("%s, isolation %s, started in %d ms", info.Provider, info.Isolation.Level, time.Since(began).Milliseconds())}
-	var broken []string
-	for _, p := range info.Isolation.Probes {
-		if !p.OK {
-			broken = append(broken, p.Name)
+	report := w.local.Examine(ctx)
+	var out []Finding
+	for _, f := range report.Findings {
+		state := Works
+		switch {
+		case !f.OK && f.Needed:
+			state = Broken
+		case !f.OK:
+			state = Lacks
 		}
+		out = append(out, Finding{f.Name, state, f.Detail, f.Fix})
 	}
-	if len(broken) > 0 {
-		f.State, f.Detail, f.Fix = Broken, f.Detail+"; these do not hold: "+strings.Join(broken, ", "), "agent-env sandbox check tells more"
+	if !report.OK {
+		return out
 	}
-	out := []Finding{f, limits(info)}
-	_, provider, err := a.FindBox(ctx, info.ID)
+	info, err := w.local.Create(ctx, sandbox.Spec{Name: "doctor", Tied: true})
 	if err != nil {
-		return append(out, Finding{"programs inside", Broken, err.Error(), ""})
+		return append(out, Finding{"programs inside", Broken, err.Error(), "see what the message names"})
 	}
-	defer func() { _ = provider.Destroy(context.WithoutCancel(ctx), info.ID) }()
-	box, err := provider.Connect(ctx, info.ID)
+	defer func() { _ = w.local.Destroy(context.WithoutCancel(ctx), info.ID) }()
+	box, err := w.local.Connect(ctx, info.ID)
 	if err != nil {
-		return append(out, Finding{"programs inside", Broken, err.Error(), ""})
+		return append(out, Finding{"programs inside", Broken, err.Error(), "see what the message names"})
 	}
 	defer box.Close()
 	return append(out, programs(ctx, box)...)
-}
-
-// limits tells what enforces limits; without a control group memory is only watched.
-func limits(i sandbox.Info) Finding {
-	var parts []string
-	for name, by := range i.Isolation.Limits {
-		parts = append(parts, name+" by "+by)
-	}
-	slices.Sort(parts)
-	f := Finding{Name: "limits", State: Works, Detail: strings.Join(parts, ", ")}
-	if len(parts) == 0 {
-		f.State, f.Detail = Lacks, "none are enforced"
-	}
-	return f
 }
 
 // programs looks for what steps may use inside.

@@ -19,6 +19,7 @@ type sandboxes struct {
 	providers *catalog.Set[sandbox.Provider]
 	chain     []string // what is tried where nothing names a provider
 	deploy    *deploy.Deployments
+	local     *local.Provider
 }
 
 func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
@@ -36,7 +37,7 @@ func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
 			return sandboxes{}, err
 		}
 		a.onClose(func(context.Context) error { return l.Close() })
-		w := sandboxes{providers: catalog.New[sandbox.Provider]("sandbox provider"), chain: set.Default}
+		w := sandboxes{providers: catalog.New[sandbox.Provider]("sandbox provider"), chain: set.Default, local: l}
 		w.providers.Add(local.Name, catalog.Origin{Kind: catalog.Builtin}, l)
 		w.deploy = deploy.New(w.providers, w.chain, a.opt.Log)
 		return w, nil
