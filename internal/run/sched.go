@@ -86,7 +86,11 @@ func newSched(ctx context.Context, r *Runner, q Request, rec *recorder) *sched {
 // all before it, has one edge per step.
 func (s *sched) link(i int) {
 	var direct []int
-	for _, d := range slices.Backward(slices.Sorted(slices.Values(s.step(i).Deps))) {
+	deps := s.step(i).Deps
+	if !slices.IsSorted(deps) {
+		deps = slices.Sorted(slices.Values(deps))
+	}
+	for _, d := range slices.Backward(deps) {
 		if slices.ContainsFunc(direct, func(e int) bool { return e == d || s.nodes[e].anc.Has(d) }) {
 			continue
 		}

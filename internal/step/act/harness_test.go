@@ -61,6 +61,7 @@ func TestHarnessReturns(t *testing.T) {
 		"closes stdout":   {map[string]string{"script.py": "import os, sys\ndef run(i):\n    sys.stdout.close(); return 1"}, "script.py", "1"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			folder, _, err := python(t, c.files, c.entry, "run", `{"args": {"n": [1, 2, 3]}, "results": {"before": [true]}}`)
 			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 				t.Log(string(exit.Stderr))
@@ -87,6 +88,7 @@ func TestHarnessFails(t *testing.T) {
 		"threads":     {"import threading, time\ndef run(i):\n    threading.Thread(target=time.sleep, args=(600,)).start()\n    raise ValueError('x')", "ValueError", "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			folder, _, err := python(t, map[string]string{"script.py": c.script}, "script.py", "run", `{"args": {}, "results": {}}`)
 			if err == nil {
 				t.Error("exit 0")
