@@ -10,6 +10,8 @@ import (
 type Limits struct {
 	Stdout, Stderr int64
 	Stdin          []byte // given to the command, then end of file; nil is /dev/null
+	// Live, when set, is given every piece of both streams as it is read, kept or not, from one goroutine a stream. It must not keep p.
+	Live func(stderr bool, p []byte)
 }
 
 // DefaultLimit is what Output keeps of a stream whose limit is 0.
@@ -48,12 +50,12 @@ type Result struct {
 // Output runs c in b and captures its output within l. The streams it could read are answered beside an error too.
 // It returns soon after the command's end even when a daemon that the command left holds its output open.
 func Output(ctx context.Context, b Box, c Command, l Limits) (Result, error) {
-	out, outW, err := capturePipe(l.Stdout)
+	out, outW, err := capturePipe(l.Stdout, l.live(false))
 	if err != nil {
 		return Result{}, err
 	}
 	defer out.close()
-	errs, errW, err := capturePipe(l.Stderr)
+	errs, errW, err := capturePipe(l.Stderr, l.live(true))
 	if err != nil {
 		outW.Close()
 		return Result{}, err
@@ -87,6 +89,7 @@ type capture struct {
 	done chan struct{}
 	keep int64 // bytes kept in head, and as many in the ring; negative: all in head
 	size int   // what the pipe can hold: at most this much is unread when its writers are gone
+	live func([]byte)
 
 	head  []byte
 	ring  []byte
@@ -94,7 +97,14 @@ type capture struct {
 	total int64
 }
 
-func capturePipe(limit int64) (*capture, *os.File, error) {
+func (l Limits) live(stderr bool) func([]byte) {
+	if l.Live == nil {
+		return nil
+	}
+	return func(p []byte) { l.Live(stderr, p) }
+}
+
+func capturePipe(limit int64, live func([]byte)) (*capture, *os.File, error) {
 	if limit == 0 {
 		limit = DefaultLimit
 	}
@@ -102,7 +112,7 @@ func capturePipe(limit int64) (*capture, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &capture{r: r, done: make(chan struct{}), keep: limit, size: size}, w, nil
+	return &capture{r: r, done: make(chan struct{}), keep: limit, size: size, live: live}, w, nil
 }
 
 func (c *capture) start() {
@@ -147,6 +157,9 @@ func (c *capture) drain() {
 
 func (c *capture) add(p []byte) {
 	c.total += int64(len(p))
+	if c.live != nil && len(p) > 0 {
+		c.live(p)
+	}
 	if c.keep < 0 {
 		c.head = append(c.head, p...)
 		return

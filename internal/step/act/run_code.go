@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"log/slog"
 	"strings"
 	"time"
 
@@ -28,9 +27,6 @@ const (
 	maxResult = 50 << 20
 	// maxFailure bounds what the harness says of a failure.
 	maxFailure = 1 << 20
-	// maxPrinted is how much of each of a script's streams is kept, and maxLines how many lines of it become log lines.
-	maxPrinted = 128 << 10
-	maxLines   = 1000
 	// workFolder is where scripts start: the folder that verifiers begin from.
 	workFolder = "/app"
 	// stage is where scripts are put, a folder per step and attempt below it.
@@ -153,9 +149,16 @@ func (e *RunCode) call(ctx context.Context, c *step.Call, box guest.Box, folder,
 		Dir:     workFolder,
 		Timeout: time.Duration(limit * float64(time.Second)),
 	}
-	out, err := guest.Output(ctx, box, cmd, guest.Limits{Stdout: maxPrinted, Stderr: maxPrinted})
-	printed(c.Log, "stdout", out.Stdout)
-	printed(c.Log, "stderr", out.Stderr)
+	streams := [2]printer{{log: c.Log, stream: "stdout"}, {log: c.Log, stream: "stderr"}}
+	out, err := guest.Output(ctx, box, cmd, guest.Limits{Stdout: maxPrinted, Stderr: maxPrinted, Live: func(stderr bool, p []byte) {
+		if stderr {
+			streams[1].write(p)
+		} else {
+			streams[0].write(p)
+		}
+	}})
+	streams[0].end(out.Stdout)
+	streams[1].end(out.Stderr)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -211,24 +214,4 @@ func (e *RunCode) failure(ctx context.Context, box guest.Box, folder string, out
 func lastLine(s string) string {
 	s = strings.TrimSpace(s)
 	return s[strings.LastIndexByte(s, '\n')+1:]
-}
-
-// printed logs what a script wrote to one of its streams, a line each, and says what is left out.
-func printed(log *slog.Logger, stream string, c guest.Captured) {
-	n := 0
-	lines := func(b []byte) {
-		for line := range strings.Lines(strings.ToValidUTF8(string(b), "\uFFFD")) {
-			if n++; n <= maxLines {
-				log.Info(strings.TrimRight(line, "\r\n"), "stream", stream)
-			}
-		}
-	}
-	lines(c.Head)
-	if c.Truncated {
-		log.Warn(fmt.Sprintf("%d bytes are left out here", c.Total-int64(len(c.Head)+len(c.Tail))), "stream", stream)
-	}
-	lines(c.Tail)
-	if n > maxLines {
-		log.Warn(fmt.Sprintf("%d lines more are left out", n-maxLines), "stream", stream)
-	}
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,8 +79,7 @@ func TestRunCode(t *testing.T) {
 	}
 	r.Equal("result", got, json.RawMessage(`{"entry":"script.py","function":"go","dir":"/app","given":{"args":{"n":1.5,"s":["é"]},"results":{"a/b":null}}}`))
 	for _, want := range []string{
-		`msg=one stream=stdout`, "two�", `bytes are left out here" stream=stdout`,
-		`lines more are left out" stream=stdout`, "msg=warned stream=stderr",
+		`msg=one stream=stdout`, "two�", `bytes are left out here" stream=stdout`, "msg=warned stream=stderr",
 	} {
 		if !strings.Contains(r.Log(), want) {
 			t.Errorf("the log lacks %s", want)
@@ -86,6 +88,54 @@ func TestRunCode(t *testing.T) {
 	if n := strings.Count(r.Log(), "\n"); n > maxLines+10 {
 		t.Errorf("%d lines of log", n)
 	}
+}
+
+// TestPrinter feeds streams in pieces of every size: what is logged never depends on the pieces.
+func TestPrinter(t *testing.T) {
+	long := strings.Repeat("y", maxPrinted/2+10) + "\n"
+	many := strings.Repeat("z\n", maxLines+100)
+	for name, c := range map[string]struct{ text, want string }{
+		"lines":      {"one\ntwo\r\n\nthree", "one|two||three"},
+		"nothing":    {"", ""},
+		"no newline": {"x", "x"},
+		"not UTF-8":  {"a\xffb\nü", "a\uFFFDb|ü"},
+		"long line":  {"a\n" + long + "b\n", "a|" + strings.TrimSpace(long) + "|b"},
+		"many lines": {many, strings.TrimSuffix(strings.Repeat("z|", 500), "|") + "|WARN 202 bytes are left out here|" + strings.TrimSuffix(strings.Repeat("z|", 499), "|")},
+		"too much": {strings.Repeat("q", maxPrinted) + "\nlast\n",
+			fmt.Sprintf("WARN %d bytes are left out here|%s|last", maxPrinted/2+6, strings.Repeat("q", maxPrinted/2-6))},
+	} {
+		for _, size := range []int{1, 7, 32 << 10, 1 << 20} {
+			var got []string
+			p := printer{stream: "stdout", log: slog.New(lines{&got})}
+			for piece := range slices.Chunk([]byte(c.text), size) {
+				p.write(piece)
+			}
+			b := []byte(c.text)
+			all := guest.Captured{Head: b, Total: int64(len(b))}
+			if len(b) > maxPrinted {
+				all = guest.Captured{Head: b[:maxPrinted/2], Tail: b[len(b)-maxPrinted/2:], Total: int64(len(b)), Truncated: true}
+			}
+			p.end(all)
+			if text := strings.Join(got, "|"); text != c.want {
+				t.Errorf("%s in pieces of %d: %.300q, want %.300q", name, size, text, c.want)
+			}
+		}
+	}
+}
+
+// lines is a slog.Handler that keeps messages.
+type lines struct{ to *[]string }
+
+func (lines) Enabled(context.Context, slog.Level) bool { return true }
+func (h lines) WithAttrs([]slog.Attr) slog.Handler     { return h }
+func (h lines) WithGroup(string) slog.Handler          { return h }
+func (h lines) Handle(_ context.Context, r slog.Record) error {
+	m := r.Message
+	if r.Level == slog.LevelWarn {
+		m = "WARN " + m
+	}
+	*h.to = append(*h.to, m)
+	return nil
 }
 
 func TestRunCodeFailures(t *testing.T) {
