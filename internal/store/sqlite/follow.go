@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"iter"
+	"maps"
 	"sync"
 	"time"
 
@@ -110,6 +111,7 @@ type hub struct {
 	followers map[chan struct{}]string // the run that each follows
 	owners    map[int64]*owner
 	stop      context.CancelFunc // of the poller; nil when none runs
+	last      chan struct{}      // closed when the newest poller has ended
 	pollers   sync.WaitGroup
 }
 
@@ -170,7 +172,15 @@ func (h *hub) start(ctx context.Context) {
 		return
 	}
 	ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx)) // it outlives the caller that happened to come first
-	h.pollers.Go(func() { h.run(ctx) })
+	before, this := h.last, make(chan struct{})
+	h.last = this
+	h.pollers.Go(func() {
+		defer close(this)
+		if before != nil { // one at a time
+			<-before
+		}
+		h.run(ctx)
+	})
 }
 
 // settle ends the poller when nobody needs it. The lock is held.
@@ -248,45 +258,73 @@ func (h *hub) run(ctx context.Context) {
 	}
 }
 
-// deliver hands requests to the owners in this process and removes them. It tells whether some had to wait for a full channel.
+// deliver hands requests to the owners in this process. They are removed before they are handed over: a request is acted on once or,
+// should the process die in between, not at all. It tells whether some had to wait for a full channel.
 func (h *hub) deliver(ctx context.Context, c *conn) (undelivered bool, err error) {
-	h.mu.Lock()
-	idle := len(h.owners) == 0
-	h.mu.Unlock()
-	if idle {
-		return false, nil
+	pending, undelivered, err := h.pending(ctx, c)
+	if err != nil || len(pending) == 0 {
+		return undelivered, err
 	}
-	upTo := map[int64]int64{}
-	err = c.query(ctx, "SELECT q.run, q.seq, q.kind, q.step, q.data, r.epoch FROM requests q JOIN runs r ON r.seq=q.run ORDER BY q.run, q.seq", func(r []driver.Value) error {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		run, seq := num(r[0]), num(r[1])
-		o := h.owners[run]
-		if o == nil || int64(o.epoch) != num(r[5]) || seq <= o.delivered {
+	if err := h.l.s.write(ctx, relaxed, func(w *conn) error {
+		for i := range pending {
+			p := &pending[i]
+			n, err := w.exec(context.WithoutCancel(ctx), "DELETE FROM requests WHERE run=? AND seq=?", p.o.run, int64(p.Seq))
+			if err != nil {
+				return err
+			}
+			p.gone = n == 0 // the run has ended meanwhile
+		}
+		return nil
+	}); err != nil {
+		return true, nil // as when another process writes for long: again at the next tick
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, p := range pending {
+		if h.owners[p.o.run] == p.o && !p.gone {
+			p.o.requests <- p.Request // there was room, and nobody else sends
+		}
+	}
+	return undelivered, nil
+}
+
+// addressed is a request with the owner that it goes to.
+type addressed struct {
+	runlog.Request
+	o    *owner
+	gone bool
+}
+
+// pending reads what the channels of the owners in this process have room for.
+func (h *hub) pending(ctx context.Context, c *conn) (out []addressed, more bool, err error) {
+	h.mu.Lock()
+	room := make(map[int64]int, len(h.owners))
+	owners := maps.Clone(h.owners)
+	for run, o := range owners {
+		room[run] = cap(o.requests) - len(o.requests)
+	}
+	h.mu.Unlock()
+	if len(owners) == 0 {
+		return nil, false, nil
+	}
+	const query = "SELECT q.run, q.seq, q.kind, q.step, q.data, r.epoch FROM requests q JOIN runs r ON r.seq=q.run ORDER BY q.run, q.seq"
+	err = c.query(ctx, query, func(r []driver.Value) error {
+		run := num(r[0])
+		o := owners[run]
+		if o == nil || int64(o.epoch) != num(r[5]) { // of a claim that another has replaced
 			return nil
 		}
-		q := runlog.Request{Seq: uint64(seq), Kind: str(r[2]), Step: str(r[3])}
+		if room[run] == 0 {
+			more = true
+			return nil
+		}
+		room[run]--
+		q := runlog.Request{Seq: uint64(num(r[1])), Kind: str(r[2]), Step: str(r[3])}
 		if s := str(r[4]); s != "" {
 			q.Data = json.RawMessage(s)
 		}
-		select {
-		case o.requests <- q:
-			o.delivered = seq
-			upTo[run] = seq
-		default:
-			undelivered = true
-		}
+		out = append(out, addressed{Request: q, o: o})
 		return nil
 	})
-	if err != nil || len(upTo) == 0 {
-		return undelivered, err
-	}
-	return undelivered, h.l.s.write(ctx, relaxed, func(w *conn) error {
-		for run, seq := range upTo {
-			if _, err := w.exec(ctx, "DELETE FROM requests WHERE run=? AND seq<=?", run, seq); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return out, more, err
 }

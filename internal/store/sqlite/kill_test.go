@@ -6,17 +6,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"agentenv.internal/agentenv/internal/runlog"
-	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/store/sqlite"
-	"agentenv.internal/agentenv/internal/store/storetest"
 )
 
 // A process that is killed at any moment leaves each of its stages whole or not at all, and nothing that stays.
@@ -207,126 +203,5 @@ func TestTwoProcesses(t *testing.T) {
 	}
 	if kinds != "first second run.ended " {
 		t.Errorf("followed %q", kinds)
-	}
-}
-
-func TestReadOnlyFolder(t *testing.T) {
-	dir := t.TempDir()
-	closed, inUse := filepath.Join(dir, "closed"), filepath.Join(dir, "in use")
-	for _, root := range []string{closed, inUse} {
-		s := open(t, root)
-		if err := writeStage(t.Context(), s, t.TempDir(), 1); err != nil {
-			t.Fatal(err)
-		}
-		makeRun(t, s, "r")
-		if root == closed {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	got := run(t, shut(command(t, nil, "readonly", dir, "closed", "in use", "missing")))
-	for _, want := range []string{"closed: version 1, found true\nruns 1\n", "in use: version 1, found true\nruns 1\n", "missing: version 0, found false\nruns 0\n"} {
-		if !strings.Contains(got, want) {
-			t.Errorf("the child says\n%swant %q", got, want)
-		}
-	}
-	if n := strings.Count(got, "read-only file system"); n != 3 {
-		t.Errorf("%d of 3 writes failed with the reason:\n%s", n, got)
-	}
-}
-
-// fillDisk plays the part "full".
-func fillDisk(ctx context.Context, root string, size int) error {
-	s, err := sqlite.Open(filepath.Join(root, "store"), sqlite.Options{})
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	if err := writeStage(ctx, s, os.TempDir(), 1); err != nil {
-		return err
-	}
-	fails := func(what string, write func(store.Stage) error) error {
-		g, err := s.Begin(ctx)
-		if err != nil {
-			return err
-		}
-		if err = write(g); err == nil {
-			g.Doc(store.Doc{Kind: store.Artifact, ID: what, Version: 1, Body: []byte("{}")}, store.Absent)
-			err = g.Commit(ctx)
-		}
-		if !errors.Is(err, syscall.ENOSPC) {
-			return fmt.Errorf("%s: %v", what, err)
-		}
-		fmt.Printf("%s: %v\n", what, err)
-		if _, err := s.Get(ctx, store.Artifact, what, 0); !errors.Is(err, store.ErrNotFound) {
-			return fmt.Errorf("%s: half of it is there: %v", what, err)
-		}
-		if err := g.Discard(); err != nil {
-			return err
-		}
-		left, err := os.ReadDir(filepath.Join(root, "store", "tmp"))
-		if err != nil || len(left) > 0 {
-			return fmt.Errorf("%s: left in tmp: %v, %v", what, left, err)
-		}
-		return nil
-	}
-	put := func(r func() io.Reader) func(store.Stage) error {
-		return func(g store.Stage) error { _, _, err := g.Put(r()); return err }
-	}
-	source := filepath.Join(os.TempDir(), fmt.Sprintf("source-%d-full", os.Getpid()))
-	if err := os.WriteFile(source, storetest.Bytes(size, 1), 0o600); err != nil {
-		return err
-	}
-	defer os.Remove(source)
-	f, err := os.Open(source)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := errors.Join(
-		fails("stream", put(func() io.Reader { return io.LimitReader(zeros{}, int64(size)) })),
-		fails("file", put(func() io.Reader { return f })),
-		fails("small", func(g store.Stage) error {
-			for i := range size / store.MaxInline {
-				if _, _, err := g.Put(strings.NewReader(strings.Repeat("x", store.MaxInline-i))); err != nil {
-					return err
-				}
-			}
-			return nil
-		}),
-		fails("documents", func(g store.Stage) error {
-			for i := range 64 {
-				g.Doc(store.Doc{Kind: store.Task, ID: fmt.Sprint(i), Version: 1, Body: make([]byte, size/32)}, store.Absent)
-			}
-			return nil
-		}),
-	); err != nil {
-		return err
-	}
-	// Space comes back, and everything works.
-	if err := writeStage(ctx, s, os.TempDir(), 2); err != nil {
-		return fmt.Errorf("the write after: %w", err)
-	}
-	d, err := s.Get(ctx, store.Artifact, "two", 0)
-	if err != nil || d.Version != 2 {
-		return fmt.Errorf("after: %+v, %w", d, err)
-	}
-	for _, o := range d.Objects {
-		if err := s.Verify(ctx, o); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
-
-func TestFullDisk(t *testing.T) {
-	got := run(t, shut(command(t, nil, "full", t.TempDir(), "6")))
-	if n := strings.Count(got, "no space left on device"); n != 4 {
-		t.Errorf("%d of 4 writes failed with the reason:\n%s", n, got)
 	}
 }

@@ -10,14 +10,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/runlog"
@@ -332,61 +330,4 @@ func partOwn(ctx context.Context, args []string) error {
 		}
 	}
 	return nil
-}
-
-// shut gives a child a user and a mount namespace of its own.
-func shut(cmd *exec.Cmd) *exec.Cmd {
-	cmd.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS,
-		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
-		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
-	}
-	return cmd
-}
-
-// readonly ROOT: reads a store that lies on a read-only mount, and fails to write it.
-func partReadOnly(ctx context.Context, args []string) error {
-	root := args[0]
-	if err := errors.Join(unix.Mount(root, root, "", unix.MS_BIND, ""), unix.Mount("", root, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY, "")); err != nil {
-		return err
-	}
-	for _, sub := range args[1:] {
-		s, err := sqlite.Open(filepath.Join(root, sub), sqlite.Options{})
-		if err != nil {
-			return err
-		}
-		d, err := s.Get(ctx, store.Artifact, "one", 0)
-		fmt.Printf("%s: version %d, found %v\n", sub, d.Version, err == nil)
-		if err != nil && !errors.Is(err, store.ErrNotFound) {
-			return err
-		}
-		for _, o := range d.Objects {
-			if err := s.Verify(ctx, o); err != nil {
-				return err
-			}
-		}
-		if p, err := s.Runs().List(ctx, runlog.Query{}); err != nil {
-			return err
-		} else {
-			fmt.Println("runs", len(p.Runs))
-		}
-		fmt.Println("write:", writeStage(ctx, s, os.TempDir(), d.Version+1))
-		if err := s.Close(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// full ROOT MIB: a store on a small disk.
-func partFull(ctx context.Context, args []string) error {
-	root := args[0]
-	size, err := strconv.Atoi(args[1])
-	if err != nil {
-		return err
-	}
-	if err := unix.Mount("tmpfs", root, "tmpfs", 0, fmt.Sprintf("size=%dm", size)); err != nil {
-		return err
-	}
-	return fillDisk(ctx, root, size<<20)
 }

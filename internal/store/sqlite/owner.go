@@ -21,8 +21,6 @@ type owner struct {
 	requests chan runlog.Request
 	released atomic.Bool
 
-	delivered int64 // seq of the newest request handed over; under the hub's lock
-
 	last uint64 // seq of the newest event
 	sum  runlog.Summary
 }

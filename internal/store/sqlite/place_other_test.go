@@ -1,0 +1,14 @@
+//go:build !linux
+
+package sqlite_test
+
+import (
+	"context"
+	"errors"
+)
+
+var errNoNamespaces = errors.New("needs namespaces")
+
+func partReadOnly(context.Context, []string) error { return errNoNamespaces }
+
+func partFull(context.Context, []string) error { return errNoNamespaces }
