@@ -106,7 +106,7 @@ func (c *Conn) SendJSON(kind FrameKind, v any, files ...*os.File) error {
 	return c.Send(kind, b, files...)
 }
 
-// Read reads the head of the next frame; its payload of n bytes is to be taken with Payload or Discard before the next one.
+// next reads the head of the next frame; its payload of n bytes is to be taken with Payload or Discard before the next one.
 func (c *Conn) next() (kind FrameKind, n int, err error) {
 	if err := c.readFull(c.head[:]); err != nil {
 		return 0, 0, err
@@ -115,7 +115,12 @@ func (c *Conn) next() (kind FrameKind, n int, err error) {
 	if size > maxFrame {
 		return 0, 0, fmt.Errorf("%w: a frame of %d bytes", errFrame, size)
 	}
-	return FrameKind(c.head[0]), int(size), nil
+	switch kind := FrameKind(c.head[0]); kind {
+	case FrameRequest, FrameData, FrameEnd, FrameReply:
+		return kind, int(size), nil
+	default:
+		return 0, 0, fmt.Errorf("%w: a frame of kind %q", errFrame, byte(kind))
+	}
 }
 
 // Recv reads one frame whole.

@@ -176,6 +176,9 @@ func lookPath(name, dir string, env []string) (string, error) {
 			search = v
 		}
 	}
+	if search == "" {
+		return "", &fs.PathError{Op: "start", Path: name, Err: syscall.ENOENT}
+	}
 	var denied error
 	for _, folder := range strings.Split(search, ":") {
 		if folder == "" {

@@ -15,6 +15,7 @@ import (
 type lease struct {
 	timer *os.File // a timerfd in the poller
 	fd    int      // of timer, which stays open for ever
+	end   func()   // ends the box
 
 	mu   sync.Mutex
 	file *os.File // outside's copy of the deadline
@@ -22,12 +23,12 @@ type lease struct {
 	over bool
 }
 
-func newLease(file *os.File, d time.Duration) (*lease, error) {
+func newLease(file *os.File, d time.Duration, end func()) (*lease, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_BOOTTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("make the lease's timer: %w", err)
 	}
-	l := &lease{timer: os.NewFile(uintptr(fd), "lease"), fd: fd, file: file}
+	l := &lease{timer: os.NewFile(uintptr(fd), "lease"), fd: fd, end: end, file: file}
 	if err := l.renew(d); err != nil {
 		return nil, err
 	}
@@ -40,7 +41,7 @@ func (l *lease) wait() {
 	var buf [8]byte
 	for {
 		if _, err := l.timer.Read(buf[:]); err != nil {
-			continue
+			continue // the timer was set anew while it was read
 		}
 		l.mu.Lock()
 		if now, err := bootNow(); err == nil && now < l.at {
@@ -49,7 +50,8 @@ func (l *lease) wait() {
 		}
 		l.over = true
 		l.mu.Unlock()
-		os.Exit(0)
+		l.end()
+		return
 	}
 }
 
