@@ -28,7 +28,7 @@ var levels = []struct {
 	// Suites speak the interface that they test and are imported by tests alone.
 	{5, []string{"image", "model", "store/*", "runlog/*", "sandbox/sandboxtest"}},
 	{6, []string{"sandbox/*", "computer", "gateway/*", "agent/*", "plugin/*"}},
-	{7, []string{"deploy", "ledger", "taskstore"}},
+	{7, []string{"deploy", "ledger", "artifactstore", "export", "taskstore"}},
 	{8, []string{"step/*", "run"}},
 	{9, []string{"eval", "bundlerun", "openenv", "console", "workspace"}},
 	{10, []string{"app"}},

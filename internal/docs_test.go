@@ -1,0 +1,131 @@
+package internal_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// papers are the texts whose named paths and links must exist.
+var papers = []string{"README.md", "CONTRIBUTING.md", "AGENTS.md", "docs/layout.md", "docs/decisions.md", "docs/cli.md", "docs/json.md", "docs/benchmarks.md"}
+
+var (
+	inline = regexp.MustCompile("`([^`\n]+)`")
+	link   = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)]*)?\)`)
+	// aPath is what looks like a path of this repository: it begins with one of its folders.
+	aPath = regexp.MustCompile(`^(cmd|internal|examples|docs|test|bench|tools|changelog|sdk|\.ci)(/[A-Za-z0-9_.*-]+)*/?$`)
+)
+
+// TestNamedPaths: a text that names a path of the repository is right about it.
+func TestNamedPaths(t *testing.T) {
+	for _, paper := range papers {
+		b, err := os.ReadFile(filepath.Join("..", paper))
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		text, found := withoutFences(string(b)), 0
+		for _, m := range inline.FindAllStringSubmatch(text, -1) {
+			name := strings.TrimPrefix(m[1], "./")
+			if !aPath.MatchString(name) {
+				continue
+			}
+			found++
+			if hits, err := filepath.Glob(filepath.Join("..", name)); err != nil || len(hits) == 0 {
+				t.Errorf("%s names %s, which doesn't exist", paper, m[1])
+			}
+		}
+		for _, m := range link.FindAllStringSubmatch(text, -1) {
+			if strings.Contains(m[1], "://") {
+				continue
+			}
+			found++
+			if _, err := os.Stat(filepath.Join("..", filepath.Dir(paper), m[1])); err != nil {
+				t.Errorf("%s links to %s, which doesn't exist", paper, m[1])
+			}
+		}
+		if found == 0 && (paper == "AGENTS.md" || paper == "docs/layout.md" || paper == "README.md") {
+			t.Errorf("%s names no path: is the pattern still right?", paper)
+		}
+	}
+}
+
+// withoutFences drops code blocks: they show sessions, not paths.
+func withoutFences(s string) string {
+	var out []string
+	fenced := false
+	for line := range strings.Lines(s) {
+		if strings.HasPrefix(strings.TrimSpace(line), "```") {
+			fenced = !fenced
+			continue
+		}
+		if !fenced {
+			out = append(out, line)
+		}
+	}
+	return strings.Join(out, "")
+}
+
+// TestLayersAreDocumented: the table of levels in the texts is the one that the layer test enforces.
+func TestLayersAreDocumented(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("..", "docs", "layout.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() || path == "." || strings.Contains(path, "testdata") {
+			return err
+		}
+		if files, _ := filepath.Glob(filepath.Join(path, "*.go")); len(files) == 0 {
+			return nil
+		}
+		name := filepath.ToSlash(path)
+		if strings.Contains(string(b), "`internal/"+name+"`") || strings.Contains(string(b), "`internal/"+filepath.ToSlash(filepath.Dir(path))+"/*`") {
+			return nil
+		}
+		t.Errorf("docs/layout.md doesn't tell what internal/%s is", name)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestPackagesAreDocumented: every package says what it is before a reader has to guess.
+func TestPackagesAreDocumented(t *testing.T) {
+	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if name := d.Name(); name == ".git" || name == "testdata" || name == "bin" || name == "tools" {
+			return fs.SkipDir
+		}
+		files, err := filepath.Glob(filepath.Join(path, "*.go"))
+		if err != nil || len(files) == 0 {
+			return err
+		}
+		for _, f := range files {
+			src, err := os.ReadFile(f)
+			if err != nil {
+				return err
+			}
+			head, _, ok := strings.Cut("\n"+string(src), "\npackage ")
+			if ok && strings.HasPrefix(lastLine(head), "//") && !strings.HasPrefix(lastLine(head), "//go:") {
+				return nil
+			}
+		}
+		t.Errorf("%s has no package comment", path)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func lastLine(s string) string {
+	s = strings.TrimRight(s, "\r")
+	return s[strings.LastIndexByte(s, '\n')+1:]
+}
