@@ -15,6 +15,7 @@ import (
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/internal/store/sqlite"
 	"agentenv.internal/agentenv/internal/store/storetest"
 )
 
@@ -121,6 +122,60 @@ func BenchmarkOpenGetClose(b *testing.B) {
 	reportCPU(b, start)
 }
 
+// What a short run costs here: with a store to make, and with one that is there.
+func BenchmarkShortRun(b *testing.B) {
+	for _, fresh := range []bool{true, false} {
+		b.Run(fmt.Sprintf("fresh=%v", fresh), func(b *testing.B) {
+			dir := b.TempDir()
+			root := filepath.Join(dir, "store")
+			start := cpu()
+			for n := 0; b.Loop(); n++ {
+				if fresh {
+					root = filepath.Join(dir, fmt.Sprint(n))
+				}
+				s, err := sqlite.Open(root, sqlite.Options{})
+				if err != nil {
+					b.Fatal(err)
+				}
+				writeHello(b, s, fmt.Sprint("run-", n), n == 0 || fresh)
+				if err := s.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+			reportCPU(b, start)
+		})
+	}
+}
+
+// writeHello writes a bundle of one file and one task the first time, and records a run of three steps.
+func writeHello(b *testing.B, s *sqlite.Store, id string, first bool) {
+	if _, err := s.Latest(b.Context(), store.Artifact, []string{"greeting"}); err != nil {
+		b.Fatal(err)
+	}
+	if first {
+		writeUniverse(b, s, 2)
+	}
+	l := s.Runs()
+	if err := l.Create(b.Context(), runlog.Meta{ID: id}); err != nil {
+		b.Fatal(err)
+	}
+	o, err := l.Claim(b.Context(), id)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for range 6 {
+		if err := o.Append(b.Context(), runlog.Event{Kind: runlog.StepLog, Step: "hello", Data: []byte(`{"level":"info","message":"x"}`)}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	if err := o.Append(b.Context(), runlog.Event{Kind: runlog.RunEnded, Data: []byte(`{"status":"passed"}`)}); err != nil {
+		b.Fatal(err)
+	}
+	if err := o.Release(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+}
+
 func gibFile(b *testing.B) (string, int64) {
 	path := filepath.Join(b.TempDir(), "gib")
 	f, err := os.Create(path)
@@ -153,7 +208,7 @@ func BenchmarkPutGiB(b *testing.B) {
 			b.SetBytes(size)
 			dir := b.TempDir()
 			var put, cp time.Duration
-			start, before := cpu(), peakRSS()
+			before := peakRSS()
 			var used time.Duration
 			for n := 0; b.Loop(); n++ {
 				t0, c0 := time.Now(), cpu()
@@ -187,7 +242,6 @@ func BenchmarkPutGiB(b *testing.B) {
 				os.Remove(out)
 				b.StartTimer()
 			}
-			_ = start
 			b.ReportMetric(put.Seconds()/cp.Seconds(), "x-cp")
 			b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
 			b.ReportMetric(float64(peakRSS()-before)/(1<<20), "rss-growth-MB")

@@ -120,7 +120,7 @@ func (c *conn) query(ctx context.Context, q string, row func([]driver.Value) err
 	}()
 	dest := make([]driver.Value, len(rows.Columns()))
 	for {
-		if err := rows.Next(dest); err == io.EOF {
+		if err := rows.Next(dest); errors.Is(err, io.EOF) {
 			return nil
 		} else if err != nil {
 			return err

@@ -95,7 +95,7 @@ func (s *Store) Verify(ctx context.Context, d ref.Digest) error {
 		}
 		n, err := r.Read(buf)
 		h.Write(buf[:n])
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			break
 		}
 		if err != nil {

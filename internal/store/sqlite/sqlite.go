@@ -2,7 +2,7 @@
 //
 //	store.db       documents, small objects, events of runs
 //	objects/ab/…   objects above 64 KiB, named by their sha256; a row of store.db says that they are in the store
-//	tmp/           files being written; each is locked by its writer, and what a dead writer left is swept by the next Begin
+//	tmp/           a folder for each writer of files, which it keeps locked; what a dead writer left is swept by the next Begin
 //
 // Open touches nothing. A folder that doesn't exist reads as an empty store, and the first write makes it.
 // One connection writes, in the order in which callers come; others read beside it. Processes share the folder through
