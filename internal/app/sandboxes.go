@@ -67,8 +67,10 @@ func (a *App) Chain(ctx context.Context, text string) ([]string, error) {
 			names = append(names, name)
 			continue
 		}
-		p := diag.Problem{Code: "sandbox.provider", Summary: fmt.Sprintf("--sandbox %s: no such provider here", diag.Repr(name)),
-			Fix: "there are " + strings.Join(w.providers.Names(), ", ")}
+		p := diag.Problem{
+			Code: "sandbox.provider", Summary: fmt.Sprintf("--sandbox %s: no such provider here", diag.Repr(name)),
+			Fix: "there are " + strings.Join(w.providers.Names(), ", "),
+		}
 		if near := diag.Nearest(name, w.providers.Names()); near != "" {
 			p.Fix = "did you mean " + near + "?"
 		}

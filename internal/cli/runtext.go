@@ -248,16 +248,16 @@ func (r *textReporter) result(res bundlerun.RunResult) string {
 }
 
 func evalText(e bundlerun.EvalResult) string {
-	text := fmt.Sprintf("%d of %d passed", e.Passed, e.N)
+	parts := []string{fmt.Sprintf("%d of %d passed", e.Passed, e.N)}
 	for _, c := range []struct {
 		n    int
 		what string
 	}{{e.Failed, "failed"}, {e.InfraFailed, "could not be run"}, {e.Cancelled, "cancelled"}} {
 		if c.n > 0 {
-			text += fmt.Sprintf(", %d %s", c.n, c.what)
+			parts = append(parts, fmt.Sprintf("%d %s", c.n, c.what))
 		}
 	}
-	return text
+	return strings.Join(parts, ", ")
 }
 
 // statsText is what several trials say together: "6 runs, 4 passed; mean score 0.8; pass@1 0.67, pass@3 1".
