@@ -251,6 +251,11 @@ func (g *group) makeV2(parent, id string, l limits) error {
 			_ = setting(above, knob{"cgroup.subtree_control", "+" + name, true})
 		}
 	}
+	return g.limitV2(dir, l)
+}
+
+// limitV2 sets the limits of a group that has been made.
+func (g *group) limitV2(dir string, l limits) (err error) {
 	for _, s := range []struct {
 		name string
 		want bool
@@ -266,8 +271,9 @@ func (g *group) makeV2(parent, id string, l limits) error {
 		}
 		err := setting(dir, s.k)
 		switch {
-		case err == nil:
+		case err == nil && !s.k.optional:
 			g.holds[s.name] = true
+		case err == nil:
 		case !errors.Is(err, os.ErrNotExist): // that controller is not handed down here
 			return err
 		}
