@@ -28,7 +28,7 @@ var levels = []struct {
 	// Suites speak the interface that they test and are imported by tests alone.
 	{5, []string{"image", "model", "store/*", "runlog/*", "sandbox/sandboxtest"}},
 	{6, []string{"sandbox/*", "computer", "gateway/*", "agent/*", "plugin/*"}},
-	{7, []string{"deploy", "ledger", "artifactstore", "export", "taskstore"}},
+	{7, []string{"deploy", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore"}},
 	{8, []string{"step/*", "run"}},
 	{9, []string{"eval", "bundlerun", "openenv", "console", "workspace"}},
 	{10, []string{"app"}},
@@ -37,17 +37,19 @@ var levels = []struct {
 
 // sameLevel are the edges that stay on one level.
 var sameLevel = map[string][]string{
-	"task":          {"step"},
-	"bundle":        {"task", "step", "artifact", "env", "agent"},
-	"store/sqlite":  {"store/storetest", "runlog/runlogtest"},
-	"gateway/front": {"gateway/child", "gateway/tools", "gateway/clock", "gateway/trigger", "gateway/proxy", "gateway/calllog"},
-	"agent/loop":    {"agent/a2a"},
-	"agent/cli":     {"agent/a2a"},
-	"plugin/pack":   {"plugin/git"},
-	"bundlerun":     {"eval"},
-	"openenv":       {"bundlerun", "eval"},
-	"console":       {"bundlerun", "eval"},
-	"workspace":     {"bundlerun", "eval"},
+	"task":         {"step"},
+	"bundle":       {"task", "step", "artifact", "env", "agent"},
+	"store/sqlite": {"store/storetest", "runlog/runlogtest"},
+	// Deleting finds documents as the rest does.
+	"artifactstore/removal": {"artifactstore"},
+	"gateway/front":         {"gateway/child", "gateway/tools", "gateway/clock", "gateway/trigger", "gateway/proxy", "gateway/calllog"},
+	"agent/loop":            {"agent/a2a"},
+	"agent/cli":             {"agent/a2a"},
+	"plugin/pack":           {"plugin/git"},
+	"bundlerun":             {"eval"},
+	"openenv":               {"bundlerun", "eval"},
+	"console":               {"bundlerun", "eval"},
+	"workspace":             {"bundlerun", "eval"},
 }
 
 // verbPackage is what every noun of the command line may use: what a verb is given.
