@@ -58,8 +58,8 @@ func execute(ctx context.Context, p *verb.Program, args []string) (err error) {
 
 // report prints what has not been said yet, `Error: ` before its first line alone, and answers the exit code.
 func report(s *term.Streams, err error) int {
-	if verb.Silent(err) {
-		return verb.Code(err)
+	if err == nil {
+		return verb.Done
 	}
 	if list, ok := diag.From(err); ok {
 		for _, w := range list.Of(diag.Warning) {

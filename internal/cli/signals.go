@@ -71,7 +71,7 @@ func (s *signals) error(err error) error {
 	switch {
 	case isExit && exit.Final:
 		return err
-	case err == nil, errors.Is(err, context.Canceled), isExit && exit.Err == nil:
+	case errors.Is(err, context.Canceled), message(err) == "":
 		return verb.Exit(sig.code())
 	}
 	return &verb.ExitError{Code: sig.code(), Err: err}

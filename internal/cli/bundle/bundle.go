@@ -9,7 +9,7 @@ import (
 
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
-	return verb.Group("bundle", "Make, check, show and register bundles, and list the installed ones", newCheck(p), newList(p), newRegister(p), newShow(p))
+	return verb.Group("bundle", "Make, check, show and register bundles, and list the installed ones", newInit(p), newCheck(p), newList(p), newRegister(p), newShow(p))
 }
 
 // CompleteNames offers the installed bundles beside the folders that the shell finds.

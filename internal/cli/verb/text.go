@@ -62,7 +62,7 @@ func Levels() []string {
 // ParseDuration reads a duration as flags take it: "90" and "90s" are seconds, "15m", "2h".
 func ParseDuration(text string) (time.Duration, error) {
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
-		if n < 0 || n > 1e9 {
+		if !(n >= 0 && n <= 1e9) { // NaN is neither
 			return 0, fmt.Errorf("%q is no length of time", text)
 		}
 		return time.Duration(n * float64(time.Second)), nil
