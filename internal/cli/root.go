@@ -11,6 +11,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/eval"
 	"agentenv.internal/agentenv/internal/cli/runs"
 	"agentenv.internal/agentenv/internal/cli/sandbox"
+	"agentenv.internal/agentenv/internal/cli/schema"
 	"agentenv.internal/agentenv/internal/cli/task"
 	"agentenv.internal/agentenv/internal/cli/verb"
 )
@@ -75,6 +76,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		runs.New(p),
 		sandbox.New(p),
 		config.New(p),
+		schema.New(p),
 		newDoctor(p),
 		newCompletion(p),
 	}

@@ -230,9 +230,11 @@ func refused(t *testing.T, file, text string) (bool, []string) {
 	}
 	var texts []string
 	for _, p := range l.Of(diag.Error) {
-		texts = append(texts, p.String())
+		if !strings.Contains(p.Summary, "isn't supported yet") { // well-formed all the same
+			texts = append(texts, p.String())
+		}
 	}
-	return l.HasErrors(), texts
+	return len(texts) > 0, texts
 }
 
 // reaches is a task that names the entry of a file.
