@@ -17,6 +17,9 @@ import (
 	"agentenv.internal/agentenv/internal/task"
 )
 
+// CodeUnsupported is the code of what is well-formed and can't be written by this version.
+const CodeUnsupported = "write.unsupported"
+
 // View answers what a plan needs to know of the store that the bundle is written to.
 type View interface {
 	// Stored is the version asked for (0: the latest) of an entity; false when it doesn't exist.

@@ -168,7 +168,7 @@ func (p *planner) imageWrite(e *Entry, w *Write, img *image) {
 	if img.ref != "" {
 		w.Config = doc.Build(map[string]any{"ref": img.ref})
 		w.Fields = map[string]any{}
-		p.l.Add(e.problem(e.Config.Get(img.role), "", "write.unsupported",
+		p.l.Add(e.problem(e.Config.Get(img.role), "", CodeUnsupported,
 			"writing an image of a registry (%s) isn't supported yet; build it from a Dockerfile", diag.Clean(img.ref)))
 		return
 	}

@@ -88,7 +88,7 @@ func (b *Bundle) providers() []string {
 
 // unsupported refuses a type that can't be written yet.
 func (p *planner) unsupported(e *Entry) {
-	p.l.Add(e.problem(e.Config.Get("type"), "", "write.unsupported", "writing %s env isn't supported yet", article(e.Type)))
+	p.l.Add(e.problem(e.Config.Get("type"), "", CodeUnsupported, "writing %s env isn't supported yet", article(e.Type)))
 }
 
 // nameOf is an env's environment_name: that of its toml, or the one that the sources of its image declare.

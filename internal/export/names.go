@@ -1,0 +1,74 @@
+package export
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/ref"
+)
+
+// maxName is the longest name of an entry, in bytes, before a number is added to it: file systems take 255.
+const maxName = 200
+
+// names gives the entries of a new bundle their names. Those of one folder are unique, whatever their case; artifacts and skills share theirs.
+type names map[bundle.Group]map[string]bool
+
+func (n names) of(g bundle.Group) map[string]bool {
+	if g == bundle.Skills {
+		g = bundle.Artifacts
+	}
+	if n[g] == nil {
+		n[g] = map[string]bool{}
+	}
+	return n[g]
+}
+
+// take reserves a name; false when it is taken.
+func (n names) take(g bundle.Group, name string) bool {
+	taken := n.of(g)
+	if taken[ref.Fold(name)] {
+		return false
+	}
+	taken[ref.Fold(name)] = true
+	return true
+}
+
+func (n names) release(g bundle.Group, name string) { delete(n.of(g), ref.Fold(name)) }
+
+// give makes a name of an id's last segment and reserves it.
+func (n names) give(g bundle.Group, id string) string {
+	base := cleanName(g, ref.Last(id))
+	name := base
+	for i := 2; !n.take(g, name); i++ {
+		name = base + "-" + strconv.Itoa(i)
+	}
+	return name
+}
+
+// cleanName is text as the name of an entry: characters that no id holds become hyphens. Where nothing is left it is what the folder holds, as "task".
+func cleanName(g bundle.Group, text string) string {
+	text = ref.NFC(strings.ToValidUTF8(text, "-"))
+	name := strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) || strings.ContainsRune(" ._-~@()+,&", r) {
+			return r
+		}
+		return '-'
+	}, text)
+	if g == bundle.Artifacts || g == bundle.Skills || strings.Trim(name, "_") == "pycache" {
+		for strings.Contains(name, ref.DerivedMark) {
+			name = strings.ReplaceAll(name, ref.DerivedMark, "-")
+		}
+	}
+	name = strings.TrimRight(strings.TrimLeft(name, " .@"), " ")
+	for len(name) > maxName {
+		_, size := utf8.DecodeLastRuneInString(name)
+		name = strings.TrimRight(name[:len(name)-size], " ")
+	}
+	if !strings.ContainsFunc(name, func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }) || ref.CheckSegment(name) != nil {
+		return g.One()
+	}
+	return name
+}
