@@ -12,6 +12,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -38,7 +39,7 @@ func NFC(s string) string { return norm.NFC.String(s) }
 func IsNFC(s string) bool { return norm.NFC.IsNormalString(s) }
 
 // Fold is a key that two names share when they differ only in case or Unicode form.
-func Fold(s string) string { return NFC(foldCase(NFC(s))) }
+func Fold(s string) string { return NFC(foldCase(norm.NFD.String(s))) }
 
 // IsLocal tells whether id is written as one of the local namespace, valid or not.
 func IsLocal(id string) bool { return strings.HasPrefix(id, LocalPrefix) }
@@ -185,40 +186,14 @@ func quote(s string) string {
 	return b.String()
 }
 
-// foldCase is the full case folding of the letters that matter for file systems: simple folding plus the sharp s.
+// foldCase is Unicode's full case folding.
 func foldCase(s string) string {
-	var b strings.Builder
-	b.Grow(len(s))
-	for _, r := range s {
-		switch r {
-		case 'ß', 'ẞ':
-			b.WriteString("ss")
-		default:
-			b.WriteRune(foldRune(r))
+	for i := range len(s) {
+		if s[i] >= utf8.RuneSelf {
+			return cases.Fold().String(s)
 		}
 	}
-	return b.String()
-}
-
-// foldRune is the smallest rune of r's simple folding orbit, so that every member of an orbit gets one key.
-func foldRune(r rune) rune {
-	if r < utf8.RuneSelf {
-		if 'A' <= r && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		if r != 'k' && r != 's' { // their orbits hold the Kelvin sign and the long s, which fold to them
-			return r
-		}
-		return r
-	}
-	least := r
-	for o := unicode.SimpleFold(r); o != r; o = unicode.SimpleFold(o) {
-		least = min(least, o)
-	}
-	if 'A' <= least && least <= 'Z' {
-		least += 'a' - 'A'
-	}
-	return least
+	return strings.ToLower(s)
 }
 
 // Join makes an id of a root and a name below it.

@@ -114,7 +114,7 @@ func TestDerivedIDs(t *testing.T) {
 }
 
 func TestFold(t *testing.T) {
-	for _, pair := range [][2]string{{"Tasks", "tasks"}, {"É", "e\u0301"}, {"straße", "STRASSE"}, {"\u212a", "k"}, {"ſ", "S"}, {"Σ", "ς"}, {"Ω", "\u2126"}} {
+	for _, pair := range [][2]string{{"Tasks", "tasks"}, {"É", "e\u0301"}, {"straße", "STRASSE"}, {"\u212a", "k"}, {"ſ", "S"}, {"Σ", "ς"}, {"Ω", "\u2126"}, {"\ufb01n", "FIN"}, {"\u0149", "\u02bcN"}, {"\u1f80", "\u1f00\u03b9"}} {
 		if Fold(pair[0]) != Fold(pair[1]) {
 			t.Errorf("%q and %q have different keys %q and %q", pair[0], pair[1], Fold(pair[0]), Fold(pair[1]))
 		}
