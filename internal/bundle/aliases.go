@@ -59,7 +59,7 @@ func (p *parser) aliasesOf(g Group, folder string, list doc.Node, shape *regexp.
 	case p.b.Entries[at].ownID:
 		fault(list, "%s declares an id of its own, so it can't have aliases; drop one", p.b.Entries[at].Label)
 		return
-	case list.Kind() != doc.Array:
+	case list.Kind() != doc.Array || list.Len() == 0:
 		fault(list, "must be a list of names, not %s", doc.Show(list))
 		return
 	}
@@ -74,7 +74,7 @@ func (p *parser) aliasesOf(g Group, folder string, list doc.Node, shape *regexp.
 			continue
 		}
 		for _, e := range p.b.Entries {
-			if e.Group == g && (e.Name == alias || e.ID == alias) {
+			if e.Group == g && e != p.b.Entries[at] && (e.Name == alias || e.ID == alias) {
 				fault(n, "%s is already the name of %s", diag.Repr(alias), e.Label)
 			}
 		}

@@ -131,12 +131,12 @@ func line(n doc.Node) int { return n.KeyPos().Line }
 
 // output is an entity that a step of a task writes while it runs.
 type output struct {
-	name  string // as steps call it
-	id    string // "<task id>/<name>"
-	kind  ref.Kind
-	typ   string
-	task  *Entry
-	steps []int // that write it
+	name string // as steps call it
+	id   string // "<task id>/<name>"
+	kind ref.Kind
+	typ  string
+	task *Entry
+	step int // that writes it
 }
 
 // image is a docker image that an entry is, or is made with.

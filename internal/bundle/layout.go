@@ -74,10 +74,15 @@ func (r *layoutReader) read() {
 		slices.SortFunc(cs, func(a, b child) int { return cmp.Compare(a.name, b.name) })
 		for i := 1; i < len(cs); i++ {
 			if cs[i].name == cs[i-1].name {
-				r.fault("", "universe.same", "two folders are named "+diag.Repr(cs[i].name)+" in different Unicode forms; rename one")
+				r.faults.Add(diag.Problem{
+					Pos: diag.Pos{File: cs[i].label + "/" + diag.Clean(cs[i].file.name)}, Code: "universe.same", Prefixed: true,
+					Summary: "two folders are named " + diag.Repr(cs[i].name) + ", in different Unicode forms; rename one",
+				})
 			}
 		}
 	}
+	same := func(a, b child) bool { return a.name == b.name }
+	r.envs, r.metadata = slices.CompactFunc(r.envs, same), slices.CompactFunc(r.metadata, same)
 }
 
 func (r *layoutReader) readMetadata(dir item) {

@@ -251,6 +251,10 @@ func (p *parser) group(g Group, dir string) {
 		p.add(p.label(g.String()), "bundle.read", "%s", reason(err, "no such folder"))
 		return
 	}
+	have := map[string]bool{}
+	for _, it := range items {
+		have[it.name] = true
+	}
 	names := map[string]string{}
 	for _, it := range items {
 		if hidden(it.name) {
@@ -261,7 +265,7 @@ func (p *parser) group(g Group, dir string) {
 			p.add(label, "bundle.link", "%s", it.err)
 			continue
 		}
-		e := p.entry(g, it, label)
+		e := p.entry(g, it, label, have)
 		if e == nil {
 			continue
 		}
@@ -275,8 +279,8 @@ func (p *parser) group(g Group, dir string) {
 	}
 }
 
-// entry reads one item of a kind folder: nil for what is no entry, or can't be one.
-func (p *parser) entry(g Group, it item, label string) *Entry {
+// entry reads one item of a kind folder that has these names: nil for what is no entry, or can't be one.
+func (p *parser) entry(g Group, it item, label string, have map[string]bool) *Entry {
 	name := ref.NFC(it.name)
 	file := g == Tasks || g == Evals
 	switch suffix := groups[g].config; {
@@ -291,17 +295,22 @@ func (p *parser) entry(g Group, it item, label string) *Entry {
 		p.add(label, "bundle.folder", "%s folders are not supported; write %s/<name>%s", groups[g].one, g, suffix)
 		return nil
 	case file && path.Ext(name) != suffix:
-		if strings.EqualFold(path.Ext(name), suffix) {
-			p.add(label, "bundle.case", "rename to %s%s; names are case-sensitive", diag.Clean(strings.TrimSuffix(name, path.Ext(name))), suffix)
-		} else {
+		right := strings.TrimSuffix(it.name, path.Ext(it.name)) + suffix
+		switch {
+		case !strings.EqualFold(path.Ext(name), suffix):
 			p.b.Ignored = append(p.b.Ignored, label)
+		case have[right]:
+			p.clash(p.label(g.String()+"/"+ref.NFC(right)), label)
+		default:
+			p.add(label, "bundle.case", "rename to %s%s; names are case-sensitive", diag.Clean(strings.TrimSuffix(name, path.Ext(name))), suffix)
 		}
 		return nil
 	case file:
 		name = strings.TrimSuffix(name, suffix)
 	}
 	e := &Entry{bundle: p.b, Group: g, Name: name, ID: ref.Join(p.b.IDRoot, name), Label: label, path: it.path}
-	if !p.name(e) {
+	if e.Store() == ref.Artifact && strings.Contains(name, ref.DerivedMark) {
+		p.add(label, "bundle.name", "%q is kept for derived ids in names of artifacts and skills; rename the folder", ref.DerivedMark)
 		return nil
 	}
 	switch g {
@@ -318,24 +327,25 @@ func (p *parser) entry(g Group, it item, label string) *Entry {
 	case Evals:
 		p.eval(e)
 	}
+	if !p.name(e) {
+		return nil
+	}
 	return e
 }
 
-// name checks an entry's own name.
+// name checks the name of an entry whose id is made of it.
 func (p *parser) name(e *Entry) bool {
-	if err := ref.CheckSegment(e.Name); err != nil {
+	if e.ownID {
+		return true
+	}
+	err := ref.CheckSegment(e.Name)
+	if err == nil {
+		err = ref.CheckAuthored(e.ID)
+	}
+	if err != nil {
 		p.add(e.Label, "bundle.name", "rename it: %s", err)
-		return false
 	}
-	if err := ref.CheckAuthored(e.ID); err != nil {
-		p.add(e.Label, "bundle.name", "rename it: %s", err)
-		return false
-	}
-	if e.Store() == ref.Artifact && strings.Contains(e.Name, ref.DerivedMark) {
-		p.add(e.Label, "bundle.name", "%q is kept for derived ids in names of artifacts and skills; rename the folder", ref.DerivedMark)
-		return false
-	}
-	return true
+	return err == nil
 }
 
 // clashes finds entries that share an id, or a name where that would be taken for the other.
@@ -347,17 +357,21 @@ func (p *parser) clashes() {
 		if byID[k] == nil {
 			byID[k] = map[string]*Entry{}
 		}
-		named := byName[e.Name]
-		if k == ref.Artifact && named == nil {
-			byName[e.Name] = e
+		fold := ref.Fold(e.Name)
+		var named *Entry
+		if k == ref.Artifact {
+			if named = byName[fold]; named == nil {
+				byName[fold] = e
+			} else {
+				p.pair(named, e, "share a name; rename one, since skills are artifacts too")
+			}
 		}
-		switch other := byID[k][e.ID]; {
-		case k == ref.Artifact && named != nil:
-			p.pair(named, e, "share a name; rename one, since skills are artifacts too")
-		case other != nil:
-			p.pair(other, e, "have the same id "+diag.Repr(e.ID)+"; change one")
-		default:
+		switch other := byID[k][e.ID]; other {
+		case nil:
 			byID[k][e.ID] = e
+		case named: // told already
+		default:
+			p.pair(other, e, "have the same id "+diag.Repr(e.ID)+"; change one")
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	"errors"
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/agent"
@@ -46,12 +48,18 @@ func (p *parser) spelled(e *Entry, name string) (*item, bool) {
 	case it == nil && other != nil:
 		p.add(e.Label+"/"+diag.Clean(other.name), "bundle.case", "rename to %s; names are case-sensitive", name)
 		return nil, false
+	case other != nil:
+		p.clash(e.Label+"/"+name, e.Label+"/"+diag.Clean(other.name))
+		return nil, false
 	case it != nil && it.err != nil:
 		p.add(e.Label+"/"+name, "bundle.link", "%s", it.err)
 		return nil, false
 	}
 	return it, true
 }
+
+// skillName is the file that makes a folder a skill.
+const skillName = "SKILL.md"
 
 // find is the item called name, and one that is called so in another case.
 func find(items []item, name string) (exact, other *item) {
@@ -131,22 +139,40 @@ func (p *parser) artifact(e *Entry) {
 	if !p.open(e) {
 		return
 	}
+	if !p.usable(e) {
+		return
+	}
 	content := e.content()
-	docker, dockerOther := find(content, "Dockerfile")
-	if !e.typed {
-		if docker == nil && dockerOther != nil {
-			p.add(e.Label+"/"+diag.Clean(dockerOther.name), "bundle.case", "rename to Dockerfile; names are case-sensitive")
+	docker, _ := find(content, dockerfileName)
+	if docker != nil || !e.typed { // a lone dockerfile in another case is plain content of a type that is declared
+		if _, ok := p.spelled(e, dockerfileName); !ok {
 			return
 		}
+	}
+	if !e.typed {
 		e.Type = inferred(content, docker != nil)
 	}
-	if skill, _ := find(content, "SKILL.md"); e.Type == artifact.Skill || skill != nil && e.Type != artifact.DockerImage {
+	skill, other := find(content, skillName)
+	if e.Type == artifact.Skill || (skill != nil || other != nil) && e.Type != artifact.DockerImage {
 		p.add(e.Label, "bundle.skill", "this looks like a skill, and skills live in skills/<name>/; move it")
 		return
 	}
-	if len(content) == 0 && !mayBeEmpty(e.Type) {
+	if len(content) == 0 && !e.typed {
 		p.add(e.Label, "bundle.empty", "an artifact folder has nothing in it (%s)", leavingsNote)
 	}
+}
+
+// usable refuses a folder whose first level holds what is neither a file nor a folder, and then tells of all of it that can't be used. A link that
+// leads out, and what lies deeper, does no harm where nothing reads it.
+func (p *parser) usable(e *Entry) bool {
+	if !slices.ContainsFunc(e.content(), func(it item) bool { return it.err != nil && !errors.Is(it.err, errOutside) }) {
+		return true
+	}
+	_, bad := p.b.tree.walk(e.path, func(name string) bool { return name == groups[e.Group].config })
+	for _, x := range bad {
+		p.add(strings.TrimSuffix(e.Label+"/"+diag.Clean(x.rel), "/"), "bundle.link", "%s", x.err)
+	}
+	return false
 }
 
 // inferred is the type of a folder that declares none.
@@ -161,27 +187,17 @@ func inferred(content []item, dockerfile bool) string {
 	}
 }
 
-// mayBeEmpty tells whether a folder of a type can be complete with its toml alone. Types that are not known are judged later.
-func mayBeEmpty(typ string) bool {
-	switch typ {
-	case artifact.File, artifact.FileUniverse, artifact.CLI:
-		return false
-	default:
-		return true
-	}
-}
-
 func (p *parser) skill(e *Entry) {
 	e.Type = artifact.Skill
-	if !p.open(e) {
+	if !p.open(e) || !p.usable(e) {
 		return
 	}
-	switch it, ok := p.spelled(e, "SKILL.md"); {
+	switch it, ok := p.spelled(e, skillName); {
 	case !ok:
 	case it == nil:
 		p.add(e.Label, "bundle.skill", "a skill needs a SKILL.md; write one")
 	case it.dir:
-		p.add(e.Label+"/SKILL.md", "bundle.file", "not a regular file")
+		p.add(e.Label+"/"+skillName, "bundle.file", "not a regular file")
 	}
 }
 
@@ -190,9 +206,17 @@ func (p *parser) env(e *Entry) {
 	if !p.open(e) {
 		return
 	}
-	docker, ok := p.spelled(e, "Dockerfile")
-	if ok && docker == nil && !e.Config.Exists() {
-		p.add(e.Label, "bundle.empty", "an env folder needs a Dockerfile or an env.toml")
+	p.buildable(e, "an env folder needs a Dockerfile or an env.toml")
+}
+
+// buildable checks the Dockerfile of a folder that is built unless its toml says otherwise. Beside a toml, one that is missing is judged by what the
+// toml says.
+func (p *parser) buildable(e *Entry, without string) {
+	if exact, _ := find(e.items, dockerfileName); exact == nil && e.Config.Exists() {
+		return
+	}
+	if docker, ok := p.spelled(e, dockerfileName); ok && docker == nil {
+		p.add(e.Label, "bundle.empty", "%s", without)
 	}
 }
 
@@ -201,10 +225,7 @@ func (p *parser) agent(e *Entry) {
 	if !p.open(e) {
 		return
 	}
-	docker, ok := p.spelled(e, "Dockerfile")
-	if ok && docker == nil && !e.Config.Exists() {
-		p.add(e.Label, "bundle.empty", "an agent folder needs a Dockerfile or an agent.toml")
-	}
+	p.buildable(e, "an agent folder needs a Dockerfile or an agent.toml")
 }
 
 func (p *parser) task(e *Entry) {
@@ -233,6 +254,8 @@ func (p *parser) eval(e *Entry) {
 	}
 	e.Config = n
 	_, _, l := task.DecodeEval(e.ID, n)
-	p.l.Add(l...)
+	p.l.Add(slices.DeleteFunc(l, func(f diag.Problem) bool { // Resolve tells of these, with what names mean
+		return f.Code == task.CodeEvalTask || f.Code == task.CodeEvalTwice
+	})...)
 	p.id(e)
 }

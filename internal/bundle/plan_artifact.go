@@ -70,7 +70,13 @@ func (p *planner) oneFile(e *Entry, whenMore string) []File {
 // environment plans data for one environment: over its folder's one file, or over the file artifact that its toml names.
 func (p *planner) environment(e *Entry, w *Write) {
 	w.Fields = map[string]any{"environment_name": e.text("environment_name"), "description": e.text("description")}
-	if !e.Config.Get("file").Exists() {
+	named := e.Config.Get("file")
+	for word, n := range e.Config.Members() { // a word of stored documents is refused, but tells what is meant
+		if artifact.StoredWords(e.Type)[word] == "file" && !named.Exists() {
+			named = n
+		}
+	}
+	if !named.Exists() {
 		w.Files = p.oneFile(e, "keep one of them")
 		if len(w.Files) == 0 {
 			p.l[len(p.l)-1].Fix = `put one here, or name a file artifact with file = "<name>"`
@@ -78,7 +84,7 @@ func (p *planner) environment(e *Entry, w *Write) {
 		return
 	}
 	if stray := p.files(e, false); len(stray) > 0 {
-		p.l.Add(e.problem(e.Config.Get("file"), "", "environment.stray",
+		p.l.Add(e.problem(named, "", "environment.stray",
 			"file names the data, so this folder may hold only artifact.toml, and it holds %s; drop one or the other", count(paths(stray))))
 	}
 	for _, x := range e.Refs {

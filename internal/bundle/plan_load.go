@@ -7,6 +7,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/task"
 )
 
 // loadedBy checks the data that a task's load_artifact steps put into envs of the bundle: a universe that the bundle writes, and each environment of
@@ -18,6 +19,7 @@ func (p *planner) loadedBy(e *Entry) {
 			continue
 		}
 		where := "step " + diag.Repr(s.ID)
+		p.commands(e, s, where)
 		var target *Reference
 		var data []*Reference
 		for _, x := range e.Refs {
@@ -50,6 +52,32 @@ func (p *planner) loadedBy(e *Entry) {
 				})
 			}
 		}
+	}
+}
+
+// commands checks that a step that loads a CLI says where it is installed and which environment it talks to.
+func (p *planner) commands(e *Entry, s *task.Step, where string) {
+	var lacks []string
+	for _, field := range []string{"agent_name", "env_id"} {
+		if s.Doc.Get(field).IsNull() {
+			lacks = append(lacks, field)
+		}
+	}
+	if len(lacks) == 0 {
+		return
+	}
+	for _, x := range e.Refs {
+		typ := p.stored[storedKey{x.Kind, x.ID, x.Version}].Type
+		if x.Entry != nil {
+			typ = x.Entry.Type
+		}
+		if x.Kind != ref.Artifact || typ != artifact.CLI || !strings.HasPrefix(x.Where, where+": ") {
+			continue
+		}
+		p.l.Add(diag.Problem{
+			Pos: diag.Pos{File: e.Label, Line: x.Pos.Line}, Where: where, Code: "load.command", Prefixed: true,
+			Summary: x.String() + " is a command: it is installed into an agent and talks to an environment; set " + strings.Join(lacks, " and "),
+		})
 	}
 }
 

@@ -23,9 +23,6 @@ func (b *Bundle) Plan(ctx context.Context, v View, sel Selection) (*Plan, diag.L
 	p.writers()
 	p.loops()
 	tasks, evals := p.selected(sel)
-	if p.l.HasErrors() {
-		return nil, p.l, nil
-	}
 	for _, e := range b.Entries { // bundle order: entities come before the tasks and evals that reach them
 		if sel.All || slices.Contains(tasks, e) || slices.Contains(evals, e) {
 			p.reach(e)
@@ -168,7 +165,7 @@ func (p *planner) writers() {
 	}
 	type writer struct{ label, what string }
 	first := map[place]writer{}
-	add := func(k ref.Kind, id, label, what string) {
+	add := func(k ref.Kind, id, label, where, what string) {
 		at := place{k, id}
 		other, taken := first[at]
 		if !taken {
@@ -176,26 +173,27 @@ func (p *planner) writers() {
 			return
 		}
 		p.l.Add(diag.Problem{
-			Pos: diag.Pos{File: label}, Code: "bundle.writers", Prefixed: true,
+			Pos: diag.Pos{File: label}, Where: where, Code: "bundle.writers", Prefixed: true,
 			Summary: fmt.Sprintf("the id %s is also written by %s; rename one", diag.Repr(id), other.what),
 		})
 	}
 	all := p.b.withPulled()
 	for _, e := range all {
-		add(e.Store(), e.ID, e.Label, e.Label)
+		add(e.Store(), e.ID, e.Label, "", e.Label)
 		for _, img := range e.images {
 			if img.role != "" {
-				add(ref.Artifact, img.id, e.Label, "the image built for "+e.Label)
+				add(ref.Artifact, img.id, e.Label, "", "the image built for "+e.Label)
 			}
 		}
 	}
 	for _, e := range all {
 		for _, c := range e.bundle.children(e) {
-			add(ref.Artifact, c.id, c.label, c.label)
+			add(ref.Artifact, c.id, c.label, "", c.label)
 		}
 	}
 	for _, o := range p.b.outputs {
-		add(o.kind, o.id, o.task.Label, "a step of "+o.task.Label)
+		step := "step " + diag.Repr(o.task.task.Steps[o.step].ID)
+		add(o.kind, o.id, o.task.Label, step, step+" of "+o.task.Label)
 	}
 }
 

@@ -93,7 +93,9 @@ func (r *resolver) eval(e *Entry) {
 func (r *resolver) reference(e *Entry, where string, n doc.Node, k ref.Kind, typ string) *Reference {
 	name, at, version := n, where, doc.Node{}
 	if n.Kind() == doc.Object {
-		name, at, version = n.Get(string(k)), where+"."+string(k), n.Get("version")
+		if name, version = n.Get(string(k)), n.Get("version"); name.Exists() {
+			at += "." + string(k)
+		}
 		extra, _ := unknownKeys(n, string(k), "version")
 		v, isInt := version.Int()
 		if extra != "" || version.Exists() && (!isInt || v < 1) {

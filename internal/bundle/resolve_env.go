@@ -85,7 +85,11 @@ func (r *resolver) dockerfile(e *Entry, n doc.Node, key, name string) bool {
 	it, err := r.b.below(e, name)
 	switch {
 	case err != nil:
-		r.l.Add(e.problem(n, key, "image.dockerfile", "there is no %s in this folder to build", diag.Repr(name)))
+		near := ""
+		if _, other := find(e.items, name); other != nil {
+			near = "; names are case-sensitive, and there is " + diag.Repr(other.name)
+		}
+		r.l.Add(e.problem(n, key, "image.dockerfile", "there is no %s in this folder to build%s", diag.Repr(name), near))
 	case it.dir:
 		r.l.Add(diag.Problem{
 			Pos: diag.Pos{File: e.Label + "/" + diag.Clean(name)}, Code: "image.dockerfile", Prefixed: true,
@@ -131,7 +135,7 @@ func registryFault(s string) string {
 // imageArtifact checks the folder of an image artifact: a Dockerfile, or a reference in its toml, and not both.
 func (r *resolver) imageArtifact(e *Entry) {
 	fault := func(n doc.Node, format string, args ...any) {
-		r.l.Add(e.problem(n, "", "image.form", format, args...))
+		r.l.Add(e.problem(n, groups[e.Group].config, "image.form", format, args...))
 	}
 	img := &image{id: e.ID, dockerfile: dockerfileName}
 	rn := e.Config.Get("ref")
@@ -148,7 +152,7 @@ func (r *resolver) imageArtifact(e *Entry) {
 		fault(rn, "holds a Dockerfile and names a ref; drop one")
 		return
 	case !rn.Exists() && docker == nil:
-		fault(doc.Node{}, "an image artifact needs a Dockerfile, or ref in its artifact.toml")
+		r.l.Add(e.problem(doc.Node{}, "", "image.form", "an image artifact needs a Dockerfile, or ref in its artifact.toml"))
 		return
 	case rn.Exists():
 		if why := registryFault(text); why != "" {

@@ -2,7 +2,6 @@ package bundle
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/catalog"
@@ -75,12 +74,12 @@ func (x *steps) output(i int, f task.FoundRef) {
 		return
 	}
 	for _, o := range x.e.outputs {
-		if o.id == id {
-			o.steps = append(o.steps, i)
+		if o.id == id && o.kind == f.Kind {
+			x.fault(i, f, "output.twice", "%s is also written by step %s; give each a name of its own", diag.Repr(f.Name), diag.Repr(x.e.task.Steps[o.step].ID))
 			return
 		}
 	}
-	o := &output{name: name, id: id, kind: f.Kind, typ: f.Type, task: x.e, steps: []int{i}}
+	o := &output{name: name, id: id, kind: f.Kind, typ: f.Type, task: x.e, step: i}
 	x.e.outputs = append(x.e.outputs, o)
 	x.b.outputs = append(x.b.outputs, o)
 }
@@ -124,14 +123,14 @@ func (x *steps) read(i int, f task.FoundRef, o *output) {
 	if x.ancestors == nil {
 		x.ancestors = x.e.task.Ancestors()
 	}
-	if slices.ContainsFunc(o.steps, x.ancestors[i].Has) {
+	if x.ancestors[i].Has(o.step) {
 		x.e.Refs = append(x.e.Refs, &Reference{
 			Where: x.where(i, f.Field), Kind: f.Kind, Type: f.Type, ID: o.id, Output: o, node: f.Node,
 		})
 		return
 	}
 	x.fault(i, f, "ref.order", "step %s writes %s, and this step doesn't depend on it; add it to depends_on",
-		diag.Repr(x.e.task.Steps[o.steps[0]].ID), diag.Repr(f.Name))
+		diag.Repr(x.e.task.Steps[o.step].ID), diag.Repr(f.Name))
 }
 
 // opaque refuses a plugin's step whose type declares no references and that yet names an entry: the name couldn't be replaced by its id.

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/diag"
@@ -72,6 +73,9 @@ func OpenFolder(path, home string) (Source, error) {
 	} else {
 		home = ""
 	}
+	if l := badNames(real, home); len(l) > 0 {
+		return Source{}, l.Err()
+	}
 	root, err := ref.RootOf(filepath.ToSlash(real), filepath.ToSlash(home))
 	if err != nil {
 		return Source{}, refuse(real, "bundle.root", err.Error(), "")
@@ -81,6 +85,26 @@ func OpenFolder(path, home string) (Source, error) {
 		return Source{}, refuse(abs, "bundle.path", reason(err, "no such folder"), "")
 	}
 	return Source{FS: f, Name: ref.NFC(filepath.Base(real)), Root: real, Dir: real, IDRoot: root, close: f.Close}, nil
+}
+
+// badNames are the folders on the way to a bundle, from the home folder or the root on, whose names no id holds.
+func badNames(dir, home string) diag.List {
+	rest, below := strings.CutPrefix(dir, strings.TrimRight(home, "/")+"/")
+	if home == "" || !below {
+		rest = dir[1:]
+	}
+	at := strings.TrimSuffix(dir, rest)
+	var l diag.List
+	for name := range strings.SplitSeq(rest, "/") {
+		at += name
+		if err := ref.CheckSegment(ref.NFC(name)); name != "" && err != nil {
+			l.Add(diag.Problem{
+				Pos: diag.Pos{File: diag.Clean(at)}, Code: "bundle.root", Prefixed: true, Summary: "move the bundle, or rename this folder: " + err.Error(),
+			})
+		}
+		at += "/"
+	}
+	return l
 }
 
 func refuse(file, code, summary, fix string) error {

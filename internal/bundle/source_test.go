@@ -14,7 +14,7 @@ import (
 
 func TestOpenFolder(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "hôme of j")
-	files{"b/x": "", "a:b/x": "", "file": "", "link": "-> b", "ne\u0301/x": ""}.write(t, home)
+	files{"b/x": "", "a:b/x": "", "a:b/ c/x": "", "file": "", "link": "-> b", "ne\u0301/x": ""}.write(t, home)
 	files{"b/x": ""}.write(t, filepath.Join(home, "sub"))
 	other := t.TempDir()
 	for _, tc := range []struct{ path, home, want, fault string }{
@@ -28,7 +28,8 @@ func TestOpenFolder(t *testing.T) {
 		{home + "/b", other + "/gone", ref.LocalPrefix + home[1:] + "/b", ""},
 		{home + "/gone", home, "", home + "/gone: no such folder"},
 		{home + "/file", home, "", home + "/file: this is neither a folder nor an installed bundle; name the bundle's folder"},
-		{home + "/a:b", home, "", home + "/a:b: move or rename it: '@local/~/a:b' contains ':'; a local id may contain only"},
+		{home + "/a:b", home, "", home + "/a:b: move the bundle, or rename this folder: 'a:b' contains ':'; a local id may contain only"},
+		{home + "/a:b/ c", home, "", home + "/a:b/ c: move the bundle, or rename this folder: ' c' has a path segment that opens or closes with a space\n" + home + "/a:b: move"},
 		{"/", home, "", "/: the root of the file system can't be a bundle; put the bundle in a folder"},
 	} {
 		src, err := OpenFolder(tc.path, tc.home)

@@ -7,13 +7,25 @@ import (
 	"unicode"
 )
 
-// CardNames are the names that a Python source gives its environments: the literal name of each @environment_card decorator, in order, each once.
+// CardNames are the names that a Python source gives its environments: the literal name of each @environment_card decorator of a class, in order, each
+// once.
 // The source is only looked at, never run; a name that is computed is not found.
 func CardNames(src string) []string {
-	var names []string
+	var names, pending []string // pending are of decorators whose class is yet to come
 	for line := range codeLines(src) {
 		rest, ok := strings.CutPrefix(line, "@")
 		if !ok {
+			switch line = strings.TrimSpace(line); {
+			case line == "" || line[0] == '#':
+				continue
+			case strings.HasPrefix(line, "class ") || strings.HasPrefix(line, "class\t"):
+				for _, name := range pending {
+					if !slices.Contains(names, name) {
+						names = append(names, name)
+					}
+				}
+			}
+			pending = nil
 			continue
 		}
 		// The decorator may be reached through its module.
@@ -22,8 +34,8 @@ func CardNames(src string) []string {
 		if !ok || word[strings.LastIndexByte(word, '.')+1:] != "environment_card" {
 			continue
 		}
-		if name, ok := keyword(args, "name"); ok && !slices.Contains(names, name) {
-			names = append(names, name)
+		if name, ok := keyword(args, "name"); ok {
+			pending = append(pending, name)
 		}
 	}
 	return names
