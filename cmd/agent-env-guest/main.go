@@ -9,6 +9,6 @@ import (
 
 func main() {
 	pid1.Dispatch()
-	os.Stderr.WriteString("agent-env-guest runs as the first process of a sandbox; start one with: agent-env sandbox start\n")
+	_, _ = os.Stderr.WriteString("agent-env-guest runs as the first process of a sandbox; start one with: agent-env sandbox start\n")
 	os.Exit(2)
 }

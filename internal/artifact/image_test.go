@@ -22,10 +22,18 @@ func exe(path, text string) Bytes {
 
 // The digests are what the peer records for the same folders.
 func TestSourceDigest(t *testing.T) {
-	plain := []Bytes{file("Dockerfile", "FROM scratch\n"), {Path: "dl", Link: "sub"}, {Path: "lnk", Link: "sub/ü"}, {Path: "sub/empty", Folder: true}, exe("sub/ü", "x"),
-		file(".dockerignore", "junk\n"), file(".git/x", "")}
-	odd := []Bytes{file("Dockerfile", "FROM scratch\n"), file("a/b", ""), file("a-b", ""), file("a.b", ""), exe("a0", ""), file("q\x7f\"\\\n\x01z", ""), file("é€😀", ""),
-		{Path: "n/m/o", Folder: true}}
+	plain := []Bytes{
+		file("Dockerfile", "FROM scratch\n"),
+		{Path: "dl", Link: "sub"},
+		{Path: "lnk", Link: "sub/ü"},
+		{Path: "sub/empty", Folder: true},
+		exe("sub/ü", "x"),
+		file(".dockerignore", "junk\n"), file(".git/x", ""),
+	}
+	odd := []Bytes{
+		file("Dockerfile", "FROM scratch\n"), file("a/b", ""), file("a-b", ""), file("a.b", ""), exe("a0", ""), file("q\x7f\"\\\n\x01z", ""), file("é€😀", ""),
+		{Path: "n/m/o", Folder: true},
+	}
 	odd[3].Mode = 0o611
 	for _, tc := range []struct {
 		platform string

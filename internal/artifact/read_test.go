@@ -103,9 +103,11 @@ func TestNeeds(t *testing.T) {
 		{NewImage(pin("i"), "Dockerfile", "", files), nil},
 		{NewEnvironment(pin("e"), "mail", Pin{"f", 3}), []Need{{Pin{"f", 3}, "file"}}},
 		{NewUniverse(pin("w"), files, []Pin{{"e", 4}}, pin)[0], []Need{
-			{Pin{"w__crm", 2}, "environment"}, {Pin{"e", 4}, "environment"}, {Pin{"w__metadata__k", 2}, "metadata/k"}}},
+			{Pin{"w__crm", 2}, "environment"}, {Pin{"e", 4}, "environment"}, {Pin{"w__metadata__k", 2}, "metadata/k"},
+		}},
 		{NewFileUniverse(pin("u"), files, pin)[0], []Need{
-			{Pin{ref.FileID("u", "crm/d"), 2}, "crm/d"}, {Pin{ref.FileID("u", "metadata/k/m"), 2}, "metadata/k/m"}}},
+			{Pin{ref.FileID("u", "crm/d"), 2}, "crm/d"}, {Pin{ref.FileID("u", "metadata/k/m"), 2}, "metadata/k/m"},
+		}},
 		{NewFileUniverseOf(pin("u"), []Member{{files[0], Pin{"f", 5}}}), []Need{{Pin{"f", 5}, "crm/d"}}},
 		{NewSkill(pin("s"), SkillFront{}, files, pin)[0], []Need{{Pin{"s__files", 2}, "files"}}},
 		{NewCLI(pin("c"), "c", "d", files, pin)[0], []Need{{Pin{"c__files", 2}, "files"}}},

@@ -247,7 +247,7 @@ func TestEverythingWrongIsToldAtOnceAndNothingIsWritten(t *testing.T) {
 			if !ok {
 				t.Fatalf("no refusal: %v", err)
 			}
-			for _, part := range strings.Split(c.want, "|") {
+			for part := range strings.SplitSeq(c.want, "|") {
 				if !strings.Contains(l.Err().Error(), part) {
 					t.Errorf("%q lacks %q", l.Err().Error(), part)
 				}

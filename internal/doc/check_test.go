@@ -10,7 +10,8 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 )
 
-func num(v float64) *float64 { return &v }
+//go:fix inline
+func num(v float64) *float64 { return new(v) }
 
 var schema = Schema{Fields: []Field{
 	{Name: "id", Type: Type{Kinds: []Kind{String}, NonEmpty: true}, Required: true, Doc: "its name"},
@@ -37,12 +38,15 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct{ src, at, want string }{
 		{`{"id":"a","mode":"fast","k":null,"score":2,"target":["x"],"vars":{"A":"b"},"any":[1],"criteria":[{"paths":[]}]}`, "step 'a'", ""},
 		{"[1]", "step 'a'", "t:1: step 'a': must be a table, not [1]"},
-		{"{\n\"modes\":\"fast\",\n\"mode\":\"fsat\"}", "step 'a'",
+		{
+			"{\n\"modes\":\"fast\",\n\"mode\":\"fsat\"}", "step 'a'",
 			"t:2: step 'a': unknown key 'modes'; did you mean 'mode'? known here: any, criteria, id, k, key, mode, ref, score, target, vars\n" +
 				"t:3: step 'a': mode: must be one of fast, slow, not \"fsat\"; did you mean 'fast'?\n" +
-				"t:1: step 'a': id is missing; write it: a string"},
+				"t:1: step 'a': id is missing; write it: a string",
+		},
 		{"{}", "", "t:1: id is missing; write it: a string\nt:1: mode is missing; write it: one of fast, slow"},
-		{`{"id":3,"mode":true,"k":true,"score":"1","target":{},"vars":[],"key":5,"any":null}`, "",
+		{
+			`{"id":3,"mode":true,"k":true,"score":"1","target":{},"vars":[],"key":5,"any":null}`, "",
 			"t:1: id: must be a string, not 3; put it between quotes\n" +
 				"t:1: mode: must be a string, not true; put it between quotes\n" +
 				"t:1: k: must be an integer or null, not true\n" +
@@ -50,11 +54,15 @@ func TestCheck(t *testing.T) {
 				"t:1: target: must be a string or a list, not {}\n" +
 				"t:1: vars: must be a table, not []\n" +
 				"t:1: key: must be a string, not an integer; put it between quotes\n" +
-				"t:1: any: must be a value, not null"},
-		{`{"id":"","mode":"fast","k":0,"score":-0.5,"criteria":[]}`, "",
-			"t:1: id: must not be empty\nt:1: k: must be from 1 to 8, not 0\nt:1: score: must be at least 0, not -0.5\nt:1: criteria: must not be empty"},
+				"t:1: any: must be a value, not null",
+		},
+		{
+			`{"id":"","mode":"fast","k":0,"score":-0.5,"criteria":[]}`, "",
+			"t:1: id: must not be empty\nt:1: k: must be from 1 to 8, not 0\nt:1: score: must be at least 0, not -0.5\nt:1: criteria: must not be empty",
+		},
 		{`{"id":"x","mode":"fast","k":1.0}`, "", "t:1: k: must be an integer or null, not 1.0"},
-		{`{"id":"x","mode":"fast","vars":{"a b":1,"c":2},"target":["x",1],"criteria":[{"paths":["a"]},{"path":[]},{"paths":[1,[2]]},{"paths":[],"weight":9}]}`, "e",
+		{
+			`{"id":"x","mode":"fast","vars":{"a b":1,"c":2},"target":["x",1],"criteria":[{"paths":["a"]},{"path":[]},{"paths":[1,[2]]},{"paths":[],"weight":9}]}`, "e",
 			"t:1: e: vars['a b']: must be a string, not 1; put it between quotes\n" +
 				"t:1: e: vars.c: must be a string, not 2; put it between quotes\n" +
 				"t:1: e: target[1]: must be a string, not 1; put it between quotes\n" +
@@ -63,7 +71,8 @@ func TestCheck(t *testing.T) {
 				"t:1: e: criteria[2].paths[0]: must be a string, not 1; put it between quotes\n" +
 				"t:1: e: criteria[2].paths[1]: must be a string, not [2]\n" +
 				"t:1: e: criteria[3].weight: must not be 9\n" +
-				"t:1: e: criteria[3]: here"},
+				"t:1: e: criteria[3]: here",
+		},
 		{`{"id":["` + strings.Repeat("x\u0007", 90) + `"],"mode":"fast"}`, "", `t:1: id: must be a string, not ["` + strings.Repeat(`x\u0007`, 8) + `x\…`},
 	} {
 		var l diag.List

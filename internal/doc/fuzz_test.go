@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -65,10 +66,8 @@ func checkTree(t *testing.T, src []byte, tree *Tree, l diag.List) {
 // ours tells whether a list has nothing but refusals that a format allows.
 func ours(l diag.List, codes ...string) bool {
 	for _, p := range l.Of(diag.Error) {
-		for _, c := range codes {
-			if p.Code == c {
-				return true
-			}
+		if slices.Contains(codes, p.Code) {
+			return true
 		}
 	}
 	return false
@@ -116,8 +115,10 @@ func FuzzJSON(f *testing.F) {
 
 func FuzzTOML(f *testing.F) {
 	f.Add(seed(f, "config.toml"))
-	for _, s := range []string{"a = 1\n[b.c]\nd.e = [1, {x=1}]\n[[f]]\ng = 'x'\n[[f]]\n", "a=1\na=2\n", "[a]\n[a]", "a = {b.c=1, b.d=2}", "a = 1979-05-27T07:32:00.5-07:00\nb=07:32:00\nc=1979-05-27",
-		"a = \"\"\"\\\n  x\\e\"\"\"", "a = inf", "a = 0x1f\nb = 0o17\nc = 1_0.0_1e+1_0", "a = {\nb=1,}", "\ufeffa=1\r\n", "a.b=1\n[a.c]\n", "[a.b]\n[a]\nb.c=1", "a=[\n#x\n1,]"} {
+	for _, s := range []string{
+		"a = 1\n[b.c]\nd.e = [1, {x=1}]\n[[f]]\ng = 'x'\n[[f]]\n", "a=1\na=2\n", "[a]\n[a]", "a = {b.c=1, b.d=2}", "a = 1979-05-27T07:32:00.5-07:00\nb=07:32:00\nc=1979-05-27",
+		"a = \"\"\"\\\n  x\\e\"\"\"", "a = inf", "a = 0x1f\nb = 0o17\nc = 1_0.0_1e+1_0", "a = {\nb=1,}", "\ufeffa=1\r\n", "a.b=1\n[a.c]\n", "[a.b]\n[a]\nb.c=1", "a=[\n#x\n1,]",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {
@@ -137,7 +138,7 @@ func FuzzTOML(f *testing.F) {
 // same compares a tree with what the reference made of the source.
 func same(t *testing.T, src []byte, path string, n Node, want any) {
 	t.Helper()
-	ok := true
+	var ok bool
 	switch w := want.(type) {
 	case map[string]any:
 		ok = n.Kind() == Object && n.Len() == len(w)
@@ -171,8 +172,10 @@ func same(t *testing.T, src []byte, path string, n Node, want any) {
 
 func FuzzYAML(f *testing.F) {
 	f.Add(seed(f, "manifest.yaml"))
-	for _, s := range []string{"a: 1\nb:\n- x\n- {c: [1, 'd'], e: \"f\\n\"}\n", "a: |\n  x\n\n  y\nb: >-\n z\n", "? a\n: b\n", "a: &x 1\nb: *x\n", "a: 1\na: 2\n",
-		"---\na\n---\nb\n", "- - - 1\n  - 2\n", "a: x\n  y\n\n  z\n", "\u2028a:\u0085 1\r\nb: 2\r", "<<: {}\n", "a: !!str 1", "on: 0123\n", "[a: b, {c}, ]", "a:\n# x\n", "%YAML 1.2\n---\nx\n..."} {
+	for _, s := range []string{
+		"a: 1\nb:\n- x\n- {c: [1, 'd'], e: \"f\\n\"}\n", "a: |\n  x\n\n  y\nb: >-\n z\n", "? a\n: b\n", "a: &x 1\nb: *x\n", "a: 1\na: 2\n",
+		"---\na\n---\nb\n", "- - - 1\n  - 2\n", "a: x\n  y\n\n  z\n", "\u2028a:\u0085 1\r\nb: 2\r", "<<: {}\n", "a: !!str 1", "on: 0123\n", "[a: b, {c}, ]", "a:\n# x\n", "%YAML 1.2\n---\nx\n...",
+	} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {

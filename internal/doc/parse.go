@@ -57,8 +57,10 @@ func (q *quota) add(l *diag.List, p diag.Problem) {
 	case n <= maxProblems:
 		l.Add(p)
 	case n == maxProblems+1:
-		l.Add(diag.Problem{Pos: diag.Pos{File: p.Pos.File}, Code: CodeMore, Summary: "there are more problems than are shown", Fix: "mend these first",
-			Severity: p.Severity})
+		l.Add(diag.Problem{
+			Pos: diag.Pos{File: p.Pos.File}, Code: CodeMore, Summary: "there are more problems than are shown", Fix: "mend these first",
+			Severity: p.Severity,
+		})
 	}
 }
 
@@ -138,7 +140,7 @@ func short(s string) string {
 		return s
 	}
 	i := 0
-	for n := 0; n < most; n++ {
+	for range most {
 		_, size := utf8.DecodeRuneInString(s[i:])
 		i += size
 	}

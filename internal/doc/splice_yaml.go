@@ -59,7 +59,7 @@ func (s *splicer) replace(path []any, text string) bool {
 
 // colonEnd is behind the colon of the member whose name is at off, or -1.
 func (s *splicer) colonEnd(off int, name any) int {
-	end := off
+	var end int
 	switch r := (&yamlReader{state: state{t: s.t}}); s.src[off] {
 	case '"', '\'':
 		end = r.quotedEnd(off, s.src[off])

@@ -47,11 +47,13 @@ func TestTOMLTree(t *testing.T) {
 
 func TestTOMLFaults(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
-		{"a = 1\nb = 2\na = 3\n[t]\nx = 1\nx = 2\n[t]\ny = 1\nq = ",
+		{
+			"a = 1\nb = 2\na = 3\n[t]\nx = 1\nx = 2\n[t]\ny = 1\nq = ",
 			"t.toml:3: not valid TOML: 'a' is defined twice, first at line 1; remove one of them\n" +
 				"t.toml:6: not valid TOML: 'x' is defined twice, first at line 5; remove one of them\n" +
 				"t.toml:7: not valid TOML: 't' is defined twice, first at line 4; remove one of them\n" +
-				"t.toml:9: not valid TOML: expected value, not end of input"},
+				"t.toml:9: not valid TOML: expected value, not end of input",
+		},
 		{"a = 1\n[a]\nb = 1\n[a.b]\n[[a]]\n", "t.toml:2: not valid TOML: 'a' is a table here, but already an integer at line 1; rename one of them\n" +
 			"t.toml:4: not valid TOML: 'a' is a table here, but already an integer at line 1; rename one of them\n" +
 			"t.toml:5: not valid TOML: 'a' is a list of tables here, but already an integer at line 1; rename one of them"},

@@ -54,16 +54,40 @@ func TestYAMLScalars(t *testing.T) {
 		text string
 		warn bool
 	}{
-		{"1", Int, "1", false}, {"-0", Int, "0", false}, {"+12", Int, "12", false}, {"0x1F", Int, "31", false},
+		{"1", Int, "1", false},
+		{"-0", Int, "0", false},
+		{"+12", Int, "12", false},
+		{"0x1F", Int, "31", false},
 		{"99999999999999999999", Int, "99999999999999999999", false},
-		{"1.0", Float, "1.0", false}, {".5", Float, ".5", false}, {"1.5e+3", Float, "1.5e+3", false},
-		{"true", Bool, "true", false}, {"FALSE", Bool, "false", false}, {"~", Null, "null", false}, {"Null", Null, "null", false},
-		{"2020-01-01", Datetime, "2020-01-01", false}, {"2020-01-01T10:00:00Z", Datetime, "2020-01-01T10:00:00Z", false},
-		{"on", String, "on", true}, {"Yes", String, "Yes", true}, {"n", String, "n", true}, {"0123", String, "0123", true},
-		{"0o17", String, "0o17", true}, {"08", String, "08", true}, {"1_000", String, "1_000", true}, {"1e3", String, "1e3", true},
-		{"12:30", String, "12:30", true}, {"12:30:45", String, "12:30:45", true}, {"0b101", String, "0b101", true}, {"2020-1-1", String, "2020-1-1", true},
-		{"1.5e3", String, "1.5e3", true}, {"'on'", String, "on", false}, {`"0123"`, String, "0123", false},
-		{"1.2.3", String, "1.2.3", false}, {"v1.0", String, "v1.0", false}, {"only", String, "only", false}, {"-", Array, "", false}, {"--x", String, "--x", false},
+		{"1.0", Float, "1.0", false},
+		{".5", Float, ".5", false},
+		{"1.5e+3", Float, "1.5e+3", false},
+		{"true", Bool, "true", false},
+		{"FALSE", Bool, "false", false},
+		{"~", Null, "null", false},
+		{"Null", Null, "null", false},
+		{"2020-01-01", Datetime, "2020-01-01", false},
+		{"2020-01-01T10:00:00Z", Datetime, "2020-01-01T10:00:00Z", false},
+		{"on", String, "on", true},
+		{"Yes", String, "Yes", true},
+		{"n", String, "n", true},
+		{"0123", String, "0123", true},
+		{"0o17", String, "0o17", true},
+		{"08", String, "08", true},
+		{"1_000", String, "1_000", true},
+		{"1e3", String, "1e3", true},
+		{"12:30", String, "12:30", true},
+		{"12:30:45", String, "12:30:45", true},
+		{"0b101", String, "0b101", true},
+		{"2020-1-1", String, "2020-1-1", true},
+		{"1.5e3", String, "1.5e3", true},
+		{"'on'", String, "on", false},
+		{`"0123"`, String, "0123", false},
+		{"1.2.3", String, "1.2.3", false},
+		{"v1.0", String, "v1.0", false},
+		{"only", String, "only", false},
+		{"-", Array, "", false},
+		{"--x", String, "--x", false},
 	} {
 		tree, l := ParseYAML("t.yaml", []byte(c.src))
 		n := tree.Root()
@@ -75,7 +99,8 @@ func TestYAMLScalars(t *testing.T) {
 
 func TestYAMLFaults(t *testing.T) {
 	for _, c := range []struct{ src, want string }{
-		{"a: &x 1\nb: *x\nc: !!str 2\nd: ! 3\ne: {a: 1, a: 2}\n<<: {f: 1}\na: 1\n? [k]\n: 1\n",
+		{
+			"a: &x 1\nb: *x\nc: !!str 2\nd: ! 3\ne: {a: 1, a: 2}\n<<: {f: 1}\na: 1\n? [k]\n: 1\n",
 			"t.yaml:1: an anchor (&x) is not allowed; write the value itself\n" +
 				"t.yaml:2: an alias (*x) is not allowed; write the value itself\n" +
 				"t.yaml:3: a tag (!!str) is not allowed; write the value itself\n" +
@@ -83,7 +108,8 @@ func TestYAMLFaults(t *testing.T) {
 				"t.yaml:5: not valid YAML: 'a' is defined twice, first at line 5; remove one of them\n" +
 				"t.yaml:6: a merge key (<<) is not allowed; write the members themselves\n" +
 				"t.yaml:7: not valid YAML: 'a' is defined twice, first at line 1; remove one of them\n" +
-				"t.yaml:8: a name must be text, not a list or a table; write it between quotes"},
+				"t.yaml:8: a name must be text, not a list or a table; write it between quotes",
+		},
 		{"?\n: 2\n", "t.yaml:1: a name is missing before the colon; write it"},
 		{"a: 1\n---\nb: 2\n", "t.yaml:2: a second document begins here; remove it"},
 		{"\ufeffa: 1\n", "t.yaml:1: begins with a byte order mark; save the file as UTF-8 without it"},

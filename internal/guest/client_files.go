@@ -62,7 +62,7 @@ func (b *Client) Tree(ctx context.Context, path string) (io.ReadCloser, error) {
 
 type tree struct {
 	b       *Client
-	ctx     context.Context // of the Tree call, whose end stops the stream
+	ctx     context.Context //nolint:containedctx // of the Tree call, whose end stops the stream
 	c       *Conn
 	r       *DataReader
 	first   []byte

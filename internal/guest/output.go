@@ -214,7 +214,7 @@ func stdinPipe(b []byte) (*os.File, *feeder, error) {
 	go func() {
 		defer close(f.done)
 		defer w.Close()
-		w.Write(b) // an error means that the command closed its stdin or ended: what it didn't read is nobody's
+		_, _ = w.Write(b) // an error means that the command closed its stdin or ended: what it didn't read is nobody's
 	}()
 	return r, f, nil
 }

@@ -13,7 +13,7 @@ func pipeSize(f *os.File) int {
 	if err != nil {
 		return size
 	}
-	raw.Control(func(fd uintptr) {
+	_ = raw.Control(func(fd uintptr) {
 		if n, _, e := syscall.Syscall(syscall.SYS_FCNTL, fd, fGetPipeSize, 0); e == 0 {
 			size = int(n)
 		}

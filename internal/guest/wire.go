@@ -146,7 +146,7 @@ func (c *Conn) RecvJSON(want FrameKind, v any) error {
 		return fmt.Errorf("%w: %q where %q was due", errFrame, kind, want)
 	}
 	if err := json.Unmarshal(payload, v); err != nil {
-		return fmt.Errorf("%w: %v", errFrame, err)
+		return fmt.Errorf("%w: %w", errFrame, err)
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (c *Conn) keep(oob []byte, flags int) error {
 	}
 	messages, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil {
-		return fmt.Errorf("%w: %v", errFrame, err)
+		return fmt.Errorf("%w: %w", errFrame, err)
 	}
 	for _, m := range messages {
 		fds, err := syscall.ParseUnixRights(&m)

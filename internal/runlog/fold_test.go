@@ -71,22 +71,38 @@ func TestFoldSteps(t *testing.T) {
 		"nothing yet":     {Queued, nil, "queued"},
 		"never claimed":   {Interrupted, nil, "interrupted"},
 		"only just begun": {Running, script(ev(RunStarted, "", steps("a", "b"))), "running | a queued 0 -..- | b queued 0 -..-"},
-		"under way": {Running, script(ev(RunStarted, "", steps("a", "b", "c")), attempt(ev(StepStarted, "a", nil), 1), attempt(ev(StepEnded, "a", StepEnd{Status: Succeeded}), 1), attempt(ev(StepStarted, "b", nil), 1)),
-			"running | a succeeded 1 1..2 | b running 1 3..- | c queued 0 -..-"},
-		"interrupted": {Interrupted, script(ev(RunStarted, "", steps("a", "b")), attempt(ev(StepStarted, "a", nil), 1)),
-			"interrupted | a interrupted 1 1..- | b queued 0 -..-"},
-		"ended early": {Failed, script(ev(RunStarted, "", steps("a", "b", "c")), attempt(ev(StepStarted, "a", nil), 1), attempt(ev(StepEnded, "a", StepEnd{Status: Failed}), 1), ev(StepEnded, "b", StepEnd{Status: Skipped}), ev(RunEnded, "", RunEnd{Status: Failed})),
-			"failed | a failed 1 1..2 | b skipped 0 -..3 | c skipped 0 -..-"},
-		"killed in a step that the end doesn't speak of": {Cancelled, script(ev(RunStarted, "", steps("a")), attempt(ev(StepStarted, "a", nil), 1), ev(RunEnded, "", RunEnd{Status: Cancelled})),
-			"cancelled | a interrupted 1 1..-"},
-		"retried": {Running, script(ev(RunStarted, "", steps("a")), attempt(ev(StepStarted, "a", nil), 1), attempt(ev(StepEnded, "a", StepEnd{Status: Failed, Error: "x"}), 1), attempt(ev(StepStarted, "a", nil), 2)),
-			"running | a running 2 3..-"},
-		"resumed": {Running, script(ev(RunStarted, "", steps("a", "b")), attempt(ev(StepStarted, "a", nil), 1), attempt(ev(StepEnded, "a", StepEnd{Status: Succeeded}), 1), ev(RunEnded, "", RunEnd{Status: InfraFailed, Step: "b", Left: []string{"box"}}), ev(RunStarted, "", steps("a", "b")), attempt(ev(StepStarted, "b", nil), 1)),
-			"running | a succeeded 1 1..2 | b running 1 5..-"},
-		"a step that nobody planned": {Running, script(ev(StepStarted, "x", StepStart{Type: "t"}), ev(StepEnded, "y", StepEnd{Status: Succeeded})),
-			"queued | x interrupted 0 0..- | y succeeded 0 -..1"},
-		"data that can't be read": {Running, script(ev(RunStarted, "", `{"steps":1}`), ev(StepStarted, "a", `[]`), ev(StepEnded, "a", `"x"`), ev(BoxCreated, "", `7`), ev("unknown", "a", `{}`), ev(RunEnded, "", `{}`)),
-			"queued | a failed 0 1..2"},
+		"under way": {
+			Running, script(ev(RunStarted, "", steps("a", "b", "c")), attempt(ev(StepStarted, "a", nil), 1), attempt(ev(StepEnded, "a", StepEnd{Status: Succeeded}), 1), attempt(ev(StepStarted, "b", nil), 1)),
+			"running | a succeeded 1 1..2 | b running 1 3..- | c queued 0 -..-",
+		},
+		"interrupted": {
+			Interrupted, script(ev(RunStarted, "", steps("a", "b")), attempt(ev(StepStarted, "a", nil), 1)),
+			"interrupted | a interrupted 1 1..- | b queued 0 -..-",
+		},
+		"ended early": {
+			Failed, script(ev(RunStarted, "", steps("a", "b", "c")), attempt(ev(StepStarted, "a", nil), 1), attempt(ev(StepEnded, "a", StepEnd{Status: Failed}), 1), ev(StepEnded, "b", StepEnd{Status: Skipped}), ev(RunEnded, "", RunEnd{Status: Failed})),
+			"failed | a failed 1 1..2 | b skipped 0 -..3 | c skipped 0 -..-",
+		},
+		"killed in a step that the end doesn't speak of": {
+			Cancelled, script(ev(RunStarted, "", steps("a")), attempt(ev(StepStarted, "a", nil), 1), ev(RunEnded, "", RunEnd{Status: Cancelled})),
+			"cancelled | a interrupted 1 1..-",
+		},
+		"retried": {
+			Running, script(ev(RunStarted, "", steps("a")), attempt(ev(StepStarted, "a", nil), 1), attempt(ev(StepEnded, "a", StepEnd{Status: Failed, Error: "x"}), 1), attempt(ev(StepStarted, "a", nil), 2)),
+			"running | a running 2 3..-",
+		},
+		"resumed": {
+			Running, script(ev(RunStarted, "", steps("a", "b")), attempt(ev(StepStarted, "a", nil), 1), attempt(ev(StepEnded, "a", StepEnd{Status: Succeeded}), 1), ev(RunEnded, "", RunEnd{Status: InfraFailed, Step: "b", Left: []string{"box"}}), ev(RunStarted, "", steps("a", "b")), attempt(ev(StepStarted, "b", nil), 1)),
+			"running | a succeeded 1 1..2 | b running 1 5..-",
+		},
+		"a step that nobody planned": {
+			Running, script(ev(StepStarted, "x", StepStart{Type: "t"}), ev(StepEnded, "y", StepEnd{Status: Succeeded})),
+			"queued | x interrupted 0 0..- | y succeeded 0 -..1",
+		},
+		"data that can't be read": {
+			Running, script(ev(RunStarted, "", `{"steps":1}`), ev(StepStarted, "a", `[]`), ev(StepEnded, "a", `"x"`), ev(BoxCreated, "", `7`), ev("unknown", "a", `{}`), ev(RunEnded, "", `{}`)),
+			"queued | a failed 0 1..2",
+		},
 	} {
 		r := Fold(Summary{Meta: Meta{ID: "r"}, Status: tt.seen}, tt.events)
 		if got := show(r); got != tt.want {

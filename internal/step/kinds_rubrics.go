@@ -33,7 +33,7 @@ func rubricsKinds() []*Kind {
 			user(may("default_model", name(), "claude-sonnet-4-6", "model that judges, where neither run nor config names one")),
 			user(may("default_model_api_base", name(), nil, "its endpoint; only without an agent as judge")),
 			aggregator(AllPass),
-			verifierID("the step's id"),
+			verifierID(),
 			may("agent_name", name(), nil, "deployed agent that judges"),
 			user(may("judge_a2a_agent_id", name(), nil, "agent that is deployed to judge; absent: the configured default")),
 			user(may("judge_sandbox_type", name(), nil, "provider for that agent")),

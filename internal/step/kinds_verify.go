@@ -40,8 +40,8 @@ func aggregator(def string) doc.Field {
 	return may("score_aggregator", oneOf(AllPass, AnyPass, WeightedAverage), def, "how the score is made of the criteria")
 }
 
-func verifierID(absent string) doc.Field {
-	return may("verifier_id", name(), nil, "name of the score; absent: "+absent)
+func verifierID() doc.Field {
+	return may("verifier_id", name(), nil, "name of the score; absent: the step's id")
 }
 
 func verifySandbox() *Kind {
@@ -54,7 +54,7 @@ func verifySandbox() *Kind {
 			may("base_dir", name(), "/app", "folder that relative paths and commands begin from"),
 			may("shell_timeout_seconds", seconds(), 120, "limit of each command"),
 			aggregator(AllPass),
-			verifierID("the step's id"),
+			verifierID(),
 		}},
 		Check: func(n doc.Node, l *diag.List) {
 			box, who := strings.TrimSpace(n.Get("sandbox_name").Text()), strings.TrimSpace(n.Get("agent_name").Text())
@@ -157,7 +157,7 @@ func responseVerifier() *Kind {
 			must("prompt_id", name(), "prompt whose reply is checked"),
 			may("criteria", list(openTable(must("type", oneOf(ResponseContains, ResponseRegex), "what is checked"))), []any{}, "what is checked"),
 			aggregator(AllPass),
-			verifierID("the step's id"),
+			verifierID(),
 		}},
 		Check: func(n doc.Node, l *diag.List) {
 			for i, c := range n.Get("criteria").Items() {
@@ -203,7 +203,7 @@ func outcomeVerifier() *Kind {
 			must("file_artifact_id", name(), "file with verify()"),
 			may("file_artifact_version", version(), nil, "its version; absent: the latest"),
 			aggregator(AllPass),
-			verifierID("the step's id"),
+			verifierID(),
 			may("prompt_id", name(), nil, "prompt that verify() may look at"),
 		}},
 		Refs: []Ref{env("env_id", ""), artifact("file_artifact_id", "file_artifact_version", typeFile)},
@@ -223,7 +223,7 @@ func unitTestsVerifier() *Kind {
 			may("env_vars", tableOf(text()), nil, "environment of the commands"),
 			may("result_paths", list(name()), []any{}, "files to keep"),
 			may("reward_path", name(), nil, "file that holds the score; absent: 1 when the command succeeds"),
-			verifierID("the step's id"),
+			verifierID(),
 		}},
 		Check: checkVars,
 	}
@@ -235,7 +235,7 @@ func aggregateVerifiers() *Kind {
 		Fields: doc.Schema{Fields: []doc.Field{
 			may("verifier_ids", list(name()), []any{}, "scores to take together"),
 			aggregator(WeightedAverage),
-			verifierID("the step's id"),
+			verifierID(),
 		}},
 	}
 }

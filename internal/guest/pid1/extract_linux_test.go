@@ -71,7 +71,7 @@ func FuzzExtract(f *testing.F) {
 // memoryDir is a temporary folder in memory where there is one: many are made.
 func memoryDir(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "agentenv-test-")
+	dir, err := os.MkdirTemp("/dev/shm", "agentenv-test-") //nolint:usetesting // in memory
 	if err != nil {
 		return t.TempDir()
 	}
@@ -81,8 +81,22 @@ func memoryDir(t *testing.T) string {
 
 func TestClean(t *testing.T) {
 	for _, c := range []struct{ name, want string }{
-		{"a", "a"}, {"a/b/", "a/b"}, {"./a", "a"}, {"a//b", "a/b"}, {".", "."}, {"./", "."}, {"", "."}, {"...", "..."}, {"a..b", "a..b"}, {"\xff", "\xff"},
-		{"..", ""}, {"../a", ""}, {"a/../b", ""}, {"a/..", ""}, {"/a", ""}, {"a\x00b", ""},
+		{"a", "a"},
+		{"a/b/", "a/b"},
+		{"./a", "a"},
+		{"a//b", "a/b"},
+		{".", "."},
+		{"./", "."},
+		{"", "."},
+		{"...", "..."},
+		{"a..b", "a..b"},
+		{"\xff", "\xff"},
+		{"..", ""},
+		{"../a", ""},
+		{"a/../b", ""},
+		{"a/..", ""},
+		{"/a", ""},
+		{"a\x00b", ""},
 	} {
 		got, err := clean(c.name)
 		if (err != nil) != (c.want == "") || got != c.want {

@@ -23,8 +23,10 @@ func sh(script string) guest.Command { return guest.Command{Argv: []string{"sh",
 // alive counts the box's sleeping processes of so many seconds.
 func alive(t *testing.T, b guest.Box, text string) int {
 	t.Helper()
-	r := output(t, b, guest.Command{Argv: []string{"sh", "-c",
-		`n=0; for d in /proc/[0-9]*; do if tr '\0' ' ' <$d/cmdline 2>/dev/null | grep -qF -- "sleep $1"; then [ ${d#/proc/} = $$ ] || n=$((n+1)); fi; done; echo $n`, "count", text}}, guest.Limits{})
+	r := output(t, b, guest.Command{Argv: []string{
+		"sh", "-c",
+		`n=0; for d in /proc/[0-9]*; do if tr '\0' ' ' <$d/cmdline 2>/dev/null | grep -qF -- "sleep $1"; then [ ${d#/proc/} = $$ ] || n=$((n+1)); fi; done; echo $n`, "count", text,
+	}}, guest.Limits{})
 	n, err := strconv.Atoi(strings.TrimSpace(r.Stdout.String()))
 	if err != nil {
 		t.Fatalf("count processes: %q %q", r.Stdout.String(), r.Stderr.String())

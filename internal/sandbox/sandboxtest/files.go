@@ -257,11 +257,14 @@ func extractRefusesEscapes(t *testing.T, s *suite) {
 		"absolute":       {reg("/app/outside/keep"), "bad"},
 		"through a link": {&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "../outside"}, reg("l/keep"), "bad"},
 		"through an absolute link": {
-			&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/app/outside"}, reg("l/keep"), "bad"},
+			&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/app/outside"}, reg("l/keep"), "bad",
+		},
 		"a folder through a link": {
-			&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/app/outside"}, &tar.Header{Typeflag: tar.TypeDir, Name: "l/new/", Mode: 0o755}},
+			&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/app/outside"}, &tar.Header{Typeflag: tar.TypeDir, Name: "l/new/", Mode: 0o755},
+		},
 		"a folder over a link": {
-			&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/app/outside"}, &tar.Header{Typeflag: tar.TypeDir, Name: "l/", Mode: 0o777}, reg("l/keep"), "bad"},
+			&tar.Header{Typeflag: tar.TypeSymlink, Name: "l", Linkname: "/app/outside"}, &tar.Header{Typeflag: tar.TypeDir, Name: "l/", Mode: 0o777}, reg("l/keep"), "bad",
+		},
 		"a hard link out": {&tar.Header{Typeflag: tar.TypeLink, Name: "h", Linkname: "../outside/keep"}, reg("h"), "bad"},
 		"a device":        {&tar.Header{Typeflag: tar.TypeBlock, Name: "d", Devmajor: 8}},
 		"through a file":  {reg("f"), "abc", reg("f/g"), "bad"},

@@ -101,8 +101,10 @@ func TestPrinter(t *testing.T) {
 		"not UTF-8":  {"a\xffb\nü", "a\uFFFDb|ü"},
 		"long line":  {"a\n" + long + "b\n", "a|" + strings.TrimSpace(long) + "|b"},
 		"many lines": {many, strings.TrimSuffix(strings.Repeat("z|", 500), "|") + "|WARN 202 bytes are left out here|" + strings.TrimSuffix(strings.Repeat("z|", 499), "|")},
-		"too much": {strings.Repeat("q", maxPrinted) + "\nlast\n",
-			fmt.Sprintf("WARN %d bytes are left out here|%s|last", maxPrinted/2+6, strings.Repeat("q", maxPrinted/2-6))},
+		"too much": {
+			strings.Repeat("q", maxPrinted) + "\nlast\n",
+			fmt.Sprintf("WARN %d bytes are left out here|%s|last", maxPrinted/2+6, strings.Repeat("q", maxPrinted/2-6)),
+		},
 	} {
 		for _, size := range []int{1, 7, 32 << 10, 1 << 20} {
 			var got []string
