@@ -10,14 +10,12 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 )
 
-//go:fix inline
-func num(v float64) *float64 { return new(v) }
 
 var schema = Schema{Fields: []Field{
 	{Name: "id", Type: Type{Kinds: []Kind{String}, NonEmpty: true}, Required: true, Doc: "its name"},
 	{Name: "mode", Type: Type{Kinds: []Kind{String}, OneOf: []string{"fast", "slow"}}, Required: true},
-	{Name: "k", Type: Type{Kinds: []Kind{Int}, Null: true, Min: num(1), Max: num(8)}, Default: 3},
-	{Name: "score", Type: Type{Kinds: []Kind{Float}, Min: num(0)}},
+	{Name: "k", Type: Type{Kinds: []Kind{Int}, Null: true, Min: new(1.0), Max: new(8.0)}, Default: 3},
+	{Name: "score", Type: Type{Kinds: []Kind{Float}, Min: new(0.0)}},
 	{Name: "target", Type: Type{Kinds: []Kind{String, Array}, Elem: &Type{Kinds: []Kind{String}}}},
 	{Name: "vars", Type: Type{Kinds: []Kind{Object}, Elem: &Type{Kinds: []Kind{String}}}},
 	{Name: "key", Type: Type{Kinds: []Kind{String}, Secret: true}},
