@@ -10,7 +10,6 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 )
 
-
 var schema = Schema{Fields: []Field{
 	{Name: "id", Type: Type{Kinds: []Kind{String}, NonEmpty: true}, Required: true, Doc: "its name"},
 	{Name: "mode", Type: Type{Kinds: []Kind{String}, OneOf: []string{"fast", "slow"}}, Required: true},
