@@ -42,6 +42,7 @@ func (w *writer) commit(ctx context.Context) error {
 		}
 		w.stageRow(s, x)
 	}
+	s.Require(w.standing)
 	err = s.Commit(ctx)
 	if errors.Is(err, store.ErrNotFound) { // put left it out, since the store had it
 		return fmt.Errorf("%w: %w", errPruned, err)
