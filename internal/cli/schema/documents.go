@@ -152,7 +152,7 @@ func evalToml() doc.Node {
 
 func aliasesToml() doc.Node {
 	names := object{"type": "object", "additionalProperties": object{
-		"type": "array", "uniqueItems": true, "items": object{"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$"},
+		"type": "array", "minItems": 1, "uniqueItems": true, "items": object{"type": "string", "pattern": "^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$"},
 	}}
 	named := func(what string) object {
 		p := maps.Clone(names)

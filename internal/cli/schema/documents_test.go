@@ -4,7 +4,10 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -214,7 +217,7 @@ func refused(t *testing.T, file, text string) (bool, []string) {
 		fsys[name] = &fstest.MapFile{Data: []byte(content), Mode: 0o644}
 	}
 	fsys[file] = &fstest.MapFile{Data: []byte(text), Mode: 0o644}
-	if reach := reaches(file); reach != "" { // what nothing names isn't read whole
+	if reach := reaches(file, text); reach != "" { // what nothing names isn't read whole
 		fsys["tasks/reach.json"] = &fstest.MapFile{Data: []byte(reach), Mode: 0o644}
 	}
 	b, l := bundle.Parse(bundle.Source{FS: fsys, Name: "b", Root: "/b", IDRoot: "@local/~/b"}, bundle.Options{Kinds: step.Kinds()})
@@ -238,7 +241,7 @@ func refused(t *testing.T, file, text string) (bool, []string) {
 }
 
 // reaches is a task that names the entry of a file.
-func reaches(file string) string {
+func reaches(file, text string) string {
 	parts := strings.Split(file, "/")
 	switch parts[0] {
 	case "envs":
@@ -246,6 +249,9 @@ func reaches(file string) string {
 	case "agents":
 		return `[{"id":"d","type":"deploy_agent","a2a_agent_id":"` + parts[1] + `"}]`
 	case "artifacts":
+		if strings.Contains(text, "'cli'") { // it is installed into an agent
+			return `[{"id":"l","type":"load_artifact","agent_name":"a","env_id":"mail","artifact_id":"` + parts[1] + `"}]`
+		}
 		return `[{"id":"b","type":"deploy_sandbox","sandbox_name":"b","sandbox_mode":"vm"},{"id":"l","type":"load_artifact","sandbox_name":"b","artifact_id":"` + parts[1] + `"}]`
 	default:
 		return ""
@@ -319,7 +325,8 @@ func TestSchemasAndBundles(t *testing.T) {
 		{eval1, "tasks = [{ task = 't', version = 0 }]", false},
 		{eval1, "tasks = [{ task_id = 't' }]", false},
 		{eval1, "tasks = ['t']\nname = 'e'", false},
-		{"aliases.toml", "[agents]\nbot = ['robot', 'r2']\n[envs]\nmail = []", true},
+		{"aliases.toml", "[agents]\nbot = ['robot', 'r2']\n[envs]\nmail = ['post']", true},
+		{"aliases.toml", "[envs]\nmail = []", false},
 		{"aliases.toml", "[agents]\nbot = 'robot'", false},
 		{"aliases.toml", "[agents]\nbot = ['Robot']", false},
 		{"aliases.toml", "[agents]\nbot = ['robot', 'robot']", false},
@@ -400,6 +407,35 @@ func TestExamples(t *testing.T) {
 	}
 	if seen["task"] < 2 || seen["eval.toml"] < 1 || seen["artifact.toml"] < 1 {
 		t.Errorf("looked at %v", seen)
+	}
+}
+
+// TestPage: the files that docs/bundles.md shows are what the schemas describe. internal/cli checks that the page is right otherwise.
+func TestPage(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", "bundles.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]int{}
+	blocks := regexp.MustCompile("(?ms)^`desk/([^`\n]+)`\n\n```[a-z]+\n(.*?)^```$")
+	for _, m := range blocks.FindAllStringSubmatch(string(page), -1) {
+		name := nameOf(m[1])
+		if name == "" {
+			continue
+		}
+		seen[name]++
+		tree, l := doc.Parse(m[1], []byte(m[2]))
+		if err := l.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if !validatorOf(t, name).valid(tree.Root()) {
+			t.Errorf("%s isn't what the schema describes", m[1])
+		}
+	}
+	for _, d := range documents() {
+		if seen[d.name] == 0 && d.name != "config.toml" {
+			t.Errorf("the page shows no %s", d.name)
+		}
 	}
 }
 
