@@ -10,78 +10,41 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
 )
 
 // child is the PID 1 of a box that this process started.
 type child struct {
-	pid    int
-	proc   *pidfd
-	birth  *guest.Conn // a tied box lives while it is open
-	tied   bool
-	reaped chan struct{}
+	pid   int
+	proc  *pidfd
+	birth *guest.Conn // a tied box lives while it is open
+	tied  bool
+	ended chan struct{}
 }
 
-// namespaces are what a box has of its own.
-const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS | unix.CLONE_NEWNET | unix.CLONE_NEWCGROUP
-
 // fork starts the guest program as PID 1 of new namespaces. base is where the box's ids begin outside.
-func (p *Provider) fork(base int, tied bool, log *os.File) (*child, error) {
-	program, err := p.program.get()
-	if err != nil {
-		return nil, err
-	}
+func (p *Provider) fork(ctx context.Context, base int, log *os.File) (*child, error) {
 	near, far, err := socketPair()
 	if err != nil {
 		return nil, err
 	}
-	defer far.Close()
 	defer near.Close()
-	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
-	if err != nil {
-		return nil, err
-	}
-	defer null.Close()
-	pidFD := -1
-	sys := &syscall.SysProcAttr{Cloneflags: namespaces, Setsid: true, PidFD: &pidFD}
-	if tied {
-		sys.Pdeathsig = syscall.SIGKILL
-	}
-	if p.host.wide {
-		ids := []syscall.SysProcIDMap{{ContainerID: 0, HostID: base, Size: idRange}}
-		sys.UidMappings, sys.GidMappings, sys.GidMappingsEnableSetgroups = ids, ids, true
-		sys.Credential = &syscall.Credential{} // the host's root has no name in there; this is the box's
-	} else {
-		sys.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: p.host.uid, Size: 1}}
-		sys.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: p.host.gid, Size: 1}}
-	}
-	attr := &syscall.ProcAttr{Dir: "/", Env: []string{}, Files: []uintptr{null.Fd(), null.Fd(), log.Fd(), far.Fd()}, Sys: sys}
-	c := &child{reaped: make(chan struct{})}
-	p.forker.do(func() { c.pid, err = syscall.ForkExec(program, []string{guest.Argv0}, attr) })
-	if err != nil {
-		return nil, namespaceError(err)
-	}
-	if err := unix.SetNonblock(pidFD, true); err != nil {
-		return nil, fmt.Errorf("watch the sandbox: %w", err)
-	}
-	c.proc = newPidfd(pidFD)
+	defer far.Close()
 	conn, err := net.FileConn(near)
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open the birth socket: %w", err), c.end(pidFD))
+		return nil, fmt.Errorf("open the birth socket: %w", err)
 	}
-	c.birth = guest.NewConn(conn.(*net.UnixConn))
-	return c, nil
-}
-
-func socketPair() (near, far *os.File, err error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	l := &guest.Launch{UID: base, GID: base, Size: idRange}
+	if !p.host.wide {
+		l = &guest.Launch{UID: p.host.uid, GID: p.host.gid, Size: 1}
+	}
+	pid, proc, err := p.launcher.fork(ctx, l, far, log)
 	if err != nil {
-		return nil, nil, fmt.Errorf("make the birth socket: %w", err)
+		conn.Close()
+		return nil, err
 	}
-	return os.NewFile(uintptr(fds[0]), "birth"), os.NewFile(uintptr(fds[1]), "birth"), nil
+	return &child{pid: pid, proc: proc, birth: guest.NewConn(conn.(*net.UnixConn)), ended: make(chan struct{})}, nil
 }
 
 // boot tells the child what to be, and answers its word. files stay the caller's.
@@ -107,18 +70,11 @@ func (c *child) boot(ctx context.Context, b *guest.Boot, files []*os.File) (*gue
 	return reply.Boot, nil
 }
 
-// reap waits for the child's end, takes its zombie away and tells by c.reaped. It runs once, in a goroutine of the provider.
-func (c *child) reap() {
-	defer close(c.reaped)
+// watch waits for the child's end and tells by c.ended. It runs once, in a goroutine of the provider.
+func (c *child) watch() {
+	defer close(c.ended)
 	if c.proc.ended() != nil {
 		return // let go of
-	}
-	var info unix.Siginfo
-	for {
-		err := unix.Waitid(unix.P_PID, c.pid, &info, unix.WEXITED|unix.WNOHANG, nil)
-		if !errors.Is(err, unix.EINTR) {
-			break
-		}
 	}
 	c.birth.Close()
 	c.proc.close()
@@ -127,20 +83,9 @@ func (c *child) reap() {
 // letGo stops watching a child that is to outlive this provider.
 func (c *child) letGo() {
 	c.proc.f.SetReadDeadline(time.Now())
-	<-c.reaped
+	<-c.ended
 	c.birth.Close()
 	c.proc.close()
-}
-
-// end kills a child that nobody watches yet.
-func (c *child) end(fd int) error {
-	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil {
-		return err
-	}
-	var status unix.WaitStatus
-	_, err := unix.Wait4(c.pid, &status, 0, nil)
-	c.proc.close()
-	return err
 }
 
 // namespaceError tells which of the host's settings stands in the way.

@@ -230,7 +230,7 @@ func (p *Provider) keep(id string, c *child, tied bool) error {
 	p.children[id] = c
 	c.tied = tied
 	go func() {
-		c.reap()
+		c.watch()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.children[id] == c {

@@ -129,7 +129,9 @@ func copyFile(from, to string, mode fs.FileMode) error {
 // laid over them, belongs to the box's root, who may then create, remove and replace what is in them.
 func writableDirs() []string {
 	dirs := []string{"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/include", "/usr/share", "/usr/src", "/usr/games"}
-	for _, pattern := range []string{"/usr/lib/*-linux-gnu*", "/usr/lib/python3*", "/usr/lib/python3*/dist-packages", "/usr/lib/python3*/site-packages", "/usr/lib/node_modules", "/usr/share/man", "/usr/share/man/man*", "/usr/share/doc", "/usr/share/applications"} {
+	for _, pattern := range []string{
+		"/usr/lib/*-linux-gnu*", "/usr/lib/python3*", "/usr/lib/python3*/dist-packages", "/usr/lib/python3*/site-packages", "/usr/lib/node_modules", "/usr/share/man",
+		"/usr/share/man/man*", "/usr/share/doc", "/usr/share/applications", "/usr/local", "/usr/local/*"} {
 		found, err := filepath.Glob(pattern)
 		if err == nil {
 			dirs = append(dirs, found...)
@@ -138,16 +140,23 @@ func writableDirs() []string {
 	return dirs
 }
 
-// writableTrees are copied with all the folders below them.
-var writableTrees = []string{"/usr/local"}
+// writableTrees are copied with all the folders below them: where package managers keep what they install by hand. Other folders of
+// /usr/local are whole programs of their own, of which the top alone is copied.
+func writableTrees() []string {
+	var trees []string
+	for _, name := range []string{"bin", "etc", "games", "include", "lib", "lib64", "libexec", "man", "sbin", "share", "src"} {
+		trees = append(trees, "/usr/local/"+name)
+	}
+	return trees
+}
 
-// maxSkeleton bounds the copy of a very large /usr/local.
+// maxSkeleton bounds the copy of very large folders.
 const maxSkeleton = 20000
 
 // skeletonNames are what the bare folders depend on. A folder made deep in /usr/local is missed until something changes above; then a box
 // can't write there, no more.
 func skeletonNames() ([]string, error) {
-	return append(writableDirs(), "/usr", "/usr/local", "/usr/local/bin", "/usr/local/lib", "/usr/local/share"), nil
+	return append(append(writableDirs(), writableTrees()...), "/usr"), nil
 }
 
 // copySkeleton makes the folders, empty, below to.
@@ -174,7 +183,7 @@ func copySkeleton(to string) error {
 			return err
 		}
 	}
-	for _, tree := range writableTrees {
+	for _, tree := range writableTrees() {
 		err := filepath.WalkDir(tree, func(name string, d fs.DirEntry, err error) error {
 			switch {
 			case err != nil:

@@ -98,7 +98,7 @@ func (p *Provider) destroy(ctx context.Context, s *slot) error {
 		}
 		if unix.Flock(s.fd(), unix.LOCK_EX|unix.LOCK_NB) == nil {
 			if pid, err := s.holder(); err == nil && pid == 0 && s.here() {
-				p.awaitReaped(ctx, s.id)
+				p.awaitEnded(ctx, s.id)
 				return s.remove()
 			}
 			unix.Flock(s.fd(), unix.LOCK_UN)
@@ -112,8 +112,8 @@ func (p *Provider) destroy(ctx context.Context, s *slot) error {
 	return nil
 }
 
-// awaitReaped waits until this process has taken its own dead child's zombie away.
-func (p *Provider) awaitReaped(ctx context.Context, id string) {
+// awaitEnded waits until this process has let go of its own dead child.
+func (p *Provider) awaitEnded(ctx context.Context, id string) {
 	p.mu.Lock()
 	c := p.children[id]
 	p.mu.Unlock()
@@ -121,7 +121,7 @@ func (p *Provider) awaitReaped(ctx context.Context, id string) {
 		return
 	}
 	select {
-	case <-c.reaped:
+	case <-c.ended:
 	case <-ctx.Done():
 	}
 }
@@ -189,7 +189,7 @@ func (p *Provider) Close() error {
 	var errs []error
 	for id, c := range tied {
 		errs = append(errs, ignoreGone(c.proc.signal(unix.SIGKILL)))
-		<-c.reaped
+		<-c.ended
 		if f, err := openSlot(p.boxes, id); err == nil {
 			_, err := sweep(f)
 			f.close()
@@ -199,7 +199,7 @@ func (p *Provider) Close() error {
 	for _, c := range leased {
 		c.letGo()
 	}
-	p.forker.stop()
+	p.launcher.stop()
 	p.program.close()
 	return errors.Join(errs...)
 }

@@ -93,7 +93,7 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 	}
 	log := os.NewFile(uintptr(fd), "log")
 	defer log.Close()
-	if m.child, err = m.p.fork(m.base, m.s.Tied, log); err != nil {
+	if m.child, err = m.p.fork(ctx, m.base, log); err != nil {
 		return nil, err
 	}
 	if err := m.group.admit(m.child.pid); err != nil {
@@ -231,9 +231,9 @@ func lastWords(log *os.File, err error) error {
 func (m *making) undo(ctx context.Context) error {
 	errs := []error{m.release()}
 	if m.child != nil {
-		go m.child.reap()
+		go m.child.watch()
 		errs = append(errs, ignoreGone(m.child.proc.signal(unix.SIGKILL)))
-		<-m.child.reaped
+		<-m.child.ended
 	}
 	if m.group != nil {
 		m.group.close()

@@ -13,12 +13,12 @@ const startLimit = 20 * time.Second
 
 // Provider makes local boxes.
 type Provider struct {
-	opts    Options
-	boxes   string // folder of the boxes
-	trees   *trees
-	forker  *forker
-	program *program
-	host    *host
+	opts     Options
+	boxes    string // folder of the boxes
+	trees    *trees
+	launcher *launcher
+	program  *program
+	host     *host
 
 	mu       sync.Mutex
 	closed   bool
@@ -36,8 +36,9 @@ func New(o Options) (*Provider, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
+	program := &program{}
 	return &Provider{
 		opts: o, boxes: filepath.Join(o.StateRoot, "boxes"), trees: newTrees(filepath.Join(o.StateRoot, "trees")),
-		forker: newForker(), program: &program{}, host: newHost(), children: map[string]*child{},
+		launcher: newLauncher(program), program: program, host: newHost(), children: map[string]*child{},
 	}, nil
 }

@@ -293,7 +293,7 @@ func TestMemoryWatchdog(t *testing.T) {
 	if info.Isolation.Limits["memory"] != "watchdog" {
 		t.Skip("memory is limited by ", info.Isolation.Limits["memory"])
 	}
-	one := "python3 -c \"x = bytearray(60 << 20); x[::4096] = b'x' * len(x[::4096]); import time; time.sleep(10)\""
+	one := "python3 -c \"x = bytearray(60 << 20); x[::4096] = b'x' * len(x[::4096]); import time; time.sleep(3)\""
 	r, err := guest.Output(t.Context(), box, guest.Command{
 		Argv: []string{"sh", "-c", one + " & " + one + " & " + one + " & wait"}, Timeout: 15 * time.Second, KillTree: true,
 	}, guest.Limits{})

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -388,6 +389,37 @@ func TestMakerKilledAtAnyMoment(t *testing.T) {
 	}
 }
 
+// The launcher may be killed too: tied boxes end with it, leased ones live on, and the next box is made by another.
+func TestKilledLauncher(t *testing.T) {
+	root := stateRoot(t)
+	p := openAt(t, root)
+	tied, _ := create(t, p, sandbox.Spec{Tied: true})
+	leased, box := create(t, p, sandbox.Spec{})
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid1Of(t, root, tied.ID)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var parent int
+	_, rest, _ := strings.Cut(string(b), ") ")
+	if parent, err = strconv.Atoi(strings.Fields(rest)[1]); err != nil {
+		t.Fatal(err)
+	}
+	if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", parent)); err != nil || !strings.Contains(string(cmdline), guest.LauncherArgv0) {
+		t.Fatalf("the parent of a box is %d, %q, %v", parent, cmdline, err)
+	}
+	if err := syscall.Kill(parent, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	within(t, time.Second, "the tied box is gone", func() bool { return pid1Of(t, root, tied.ID) == 0 })
+	if got := sh(t, box, "echo here"); got != "here\n" {
+		t.Errorf("the leased box %s: %q", leased.ID, got)
+	}
+	_, next := create(t, p, sandbox.Spec{Tied: true})
+	if got := sh(t, next, "echo next"); got != "next\n" {
+		t.Errorf("the next box: %q", got)
+	}
+}
+
 // One key is one box, whoever asks.
 func TestOneKeyAcrossProcesses(t *testing.T) {
 	root := stateRoot(t)
@@ -413,6 +445,34 @@ func TestOneKeyAcrossProcesses(t *testing.T) {
 		}
 	}
 	nothingLeft(t, root, ids)
+}
+
+// A box that is asked for where boxes can't be made, such as in a box, is refused with the setting that forbids it.
+func TestNestedIsRefusedWithTheReason(t *testing.T) {
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(self); err != nil || info.Mode()&0o005 != 0o005 {
+		t.Skip("others can't execute this test program")
+	}
+	p, err := local.New(local.Options{StateRoot: stateRoot(t), Tools: []string{self}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	_, box := create(t, p, sandbox.Spec{Tied: true})
+	r, err := guest.Output(t.Context(), box, guest.Command{
+		Argv: []string{self}, Env: []string{roleVar + `={"StateRoot":"/tmp/state","Specs":[{}]}`}, Timeout: time.Minute,
+	}, guest.Limits{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"refuses to make namespaces", "user.max_user_namespaces is 0", "docker"} {
+		if !strings.Contains(r.Stderr.String(), want) || r.Exit.Code != 1 {
+			t.Errorf("%q lacks %q, %+v", r.Stderr.String(), want, r.Exit)
+		}
+	}
 }
 
 // As root the whole of this package's tests runs once more as a user without privileges.

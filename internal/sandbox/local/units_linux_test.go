@@ -134,19 +134,22 @@ func TestStamps(t *testing.T) {
 	if !s.hold() || s.key("x") == s.key("y") || stamps("").hold() {
 		t.Fatalf("%q", s)
 	}
-	for what, change := range map[string]func() error{
-		"written":  func() error { return os.WriteFile(a, []byte("22"), 0o600) },
-		"mode":     func() error { return os.Chmod(a, 0o644) },
-		"touched":  func() error { return os.Chtimes(a, time.Now(), time.Now().Add(time.Second)) },
-		"appeared": func() error { return os.WriteFile(b, nil, 0o600) },
-		"removed":  func() error { return os.Remove(b) },
+	for _, c := range []struct {
+		what   string
+		change func() error
+	}{
+		{"written", func() error { return os.WriteFile(a, []byte("22"), 0o600) }},
+		{"mode", func() error { return os.Chmod(a, 0o644) }},
+		{"touched", func() error { return os.Chtimes(a, time.Now(), time.Now().Add(time.Second)) }},
+		{"appeared", func() error { return os.WriteFile(b, nil, 0o600) }},
+		{"removed", func() error { return os.Remove(b) }},
 	} {
 		before := stamp([]string{dir, a})
-		if err := change(); err != nil {
+		if err := c.change(); err != nil {
 			t.Fatal(err)
 		}
 		if before.hold() {
-			t.Errorf("after %s the stamps still hold", what)
+			t.Errorf("after %s the stamps still hold", c.what)
 		}
 	}
 }

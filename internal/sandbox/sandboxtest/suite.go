@@ -79,6 +79,7 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider, f Features) {
 			if c.real && !f.Real {
 				t.Skip("the provider's boxes run no real programs")
 			}
+			t.Parallel()
 			c.run(t, s)
 		})
 	}
