@@ -43,8 +43,9 @@ func (in Input) Named() string {
 // Start runs a program in a folder to its end.
 type Start func(ctx context.Context, home, dir string, args ...string) (exit int, stderr string, err error)
 
-// Run lays the input out in an empty home folder and has a program judge it by a dry run, after a real run of what comes before.
-func (in Input) Run(ctx context.Context, start Start, home string) (exit int, stderr string, err error) {
+// Run lays the input out in an empty home folder and has a program judge it by a dry run. What comes before is written with the command first, which
+// gets its folder as the last argument; more arguments follow those of the dry run.
+func (in Input) Run(ctx context.Context, start Start, home string, first []string, more ...string) (exit int, stderr string, err error) {
 	dir, err := in.Lay(home)
 	if err != nil {
 		return 0, "", err
@@ -52,15 +53,16 @@ func (in Input) Run(ctx context.Context, start Start, home string) (exit int, st
 	ctx, cancel := context.WithTimeout(ctx, runLimit)
 	defer cancel()
 	if in.Before != nil {
-		exit, stderr, err = start(ctx, home, home, "run", "./before")
+		exit, stderr, err = start(ctx, home, home, append(first[:len(first):len(first)], "./before")...)
 		if err != nil {
 			return 0, "", err
 		}
 		if exit != 0 {
-			return 0, "", fmt.Errorf("running what comes before %s: exit %d\n%s", in.Name, exit, stderr)
+			return 0, "", fmt.Errorf("writing what comes before %s: exit %d\n%s", in.Name, exit, stderr)
 		}
 	}
-	exit, stderr, err = start(ctx, home, dir, append([]string{"run", in.Named(), "--dry-run"}, in.Args...)...)
+	args := append([]string{"run", in.Named(), "--dry-run"}, in.Args...)
+	exit, stderr, err = start(ctx, home, dir, append(args, more...)...)
 	if err != nil {
 		return 0, "", fmt.Errorf("judging %s: %w", in.Name, err)
 	}

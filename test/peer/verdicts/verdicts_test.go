@@ -45,22 +45,24 @@ func stages(ctx context.Context, dir, home string, v bundle.View, sel bundle.Sel
 	return p, done, err
 }
 
-// judge is what this program says of an input: the lines of its refusal, none where it takes the bundle.
-func judge(t *testing.T, in verdicts.Input) (lines []string, home string) {
+// homeFolder is an empty home folder.
+func homeFolder(t *testing.T) string {
+	t.Helper()
+	home, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return home
+}
+
+// judge is what this program says of an input that is laid out: the lines of its refusal, none where it takes the bundle.
+func judge(t *testing.T, in verdicts.Input, dir, home string) (lines []string) {
 	t.Helper()
 	defer func() {
 		if r := recover(); r != nil {
 			t.Errorf("panic: %v\n%s", r, debug.Stack())
 		}
 	}()
-	home, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir, err := in.Lay(home)
-	if err != nil {
-		t.Fatal(err)
-	}
 	st := mem.New(mem.Options{})
 	if in.Before != nil {
 		p, done, err := stages(t.Context(), filepath.Join(home, "before"), home, ledger.View(st), bundle.Selection{})
@@ -86,7 +88,7 @@ func judge(t *testing.T, in verdicts.Input) (lines []string, home string) {
 		done()
 	}
 	if err == nil {
-		return nil, home
+		return nil
 	}
 	l, ok := diag.From(err)
 	if !ok {
@@ -98,7 +100,7 @@ func judge(t *testing.T, in verdicts.Input) (lines []string, home string) {
 		}
 		lines = append(lines, p.String())
 	}
-	return lines, home
+	return lines
 }
 
 // leaks are signs that a text shows what a program is made of.
@@ -126,7 +128,12 @@ func TestVerdicts(t *testing.T) {
 			if in.CLI {
 				t.Skip("only the whole program can judge it: the integration tests do")
 			}
-			lines, home := judge(t, in)
+			home := homeFolder(t)
+			dir, err := in.Lay(home)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := judge(t, in, dir, home)
 			checkLines(t, lines, home)
 			compare(t, g, verdictOf(lines), verdicts.Places(lines, home), strings.Join(lines, "\n"), expected[in.Name])
 		})

@@ -132,7 +132,7 @@ func (r *renewer) ask(ctx context.Context, start verdicts.Start, in verdicts.Inp
 	if home, err = filepath.EvalSymlinks(home); err != nil {
 		return err
 	}
-	exit, stderr, err := in.Run(ctx, start, home)
+	exit, stderr, err := in.Run(ctx, start, home, []string{"run"})
 	if err != nil {
 		return err
 	}
