@@ -210,7 +210,7 @@ func groupOf(k ref.Kind, typ string) (bundle.Group, error) {
 	case k == ref.Artifact && artifact.Known(typ):
 		return bundle.Artifacts, nil
 	default:
-		return 0, cant("%s of type %s have no form in a bundle", k, diag.Repr(typ))
+		return 0, cant("its type, %s, has no form in a bundle", diag.Repr(typ))
 	}
 }
 

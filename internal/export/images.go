@@ -92,7 +92,7 @@ func (f *folder) image(ctx context.Context, key, dockerfile, suffix string, at d
 // env fills the folder of an environment.
 func (f *folder) env(ctx context.Context, d store.Doc, n doc.Node) error {
 	if !slices.Contains([]string{env.MCPServer, env.Website, env.Multi}, d.Type) {
-		return cant("an env of type %s has no form in a bundle", d.Type)
+		return cant("its type, %s, has no form in a bundle", diag.Repr(d.Type))
 	}
 	if d.Type != env.MCPServer {
 		f.set("type", d.Type)

@@ -57,12 +57,13 @@ func cleanName(g bundle.Group, text string) string {
 		}
 		return '-'
 	}, text)
-	if g == bundle.Artifacts || g == bundle.Skills || strings.Trim(name, "_") == "pycache" {
-		for strings.Contains(name, ref.DerivedMark) {
-			name = strings.ReplaceAll(name, ref.DerivedMark, "-")
-		}
-	}
 	name = strings.TrimRight(strings.TrimLeft(name, " .@"), " ")
+	if g.Kind() == ref.Artifact {
+		name = strings.ReplaceAll(name, ref.DerivedMark, "-")
+	}
+	if name == "__pycache__" { // which bundles never look at
+		name = "pycache"
+	}
 	for len(name) > maxName {
 		_, size := utf8.DecodeLastRuneInString(name)
 		name = strings.TrimRight(name[:len(name)-size], " ")

@@ -41,7 +41,7 @@ func shapes() []shape {
 			what: "an API key", have: []string{"sk-", "sk_"}, re: regexp.MustCompile(before + `sk[-_][A-Za-z0-9_-]{20,}`),
 			sure: func(m string) bool { return strings.ContainsAny(m, "0123456789") },
 		},
-		{what: "a GitHub token", have: []string{"gh"}, re: regexp.MustCompile(`gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}`)},
+		{what: "a GitHub token", have: []string{"gh", "github_pat_"}, re: regexp.MustCompile(`gh[pousr]_[A-Za-z0-9]{36,}|github_pat_[A-Za-z0-9_]{22,}`)},
 		{what: "an AWS key id", have: []string{"AKIA", "ASIA"}, re: regexp.MustCompile(before + `(?:AKIA|ASIA)[A-Z0-9]{16}\b`)},
 		{what: "a Slack token", have: []string{"xox"}, re: regexp.MustCompile(`xox[a-z]-[A-Za-z0-9-]{10,}`)},
 		{what: "a Google API key", have: []string{"AIza"}, re: regexp.MustCompile(`AIza[A-Za-z0-9_-]{35,}`)},
