@@ -207,7 +207,7 @@ func BenchmarkPutGiB(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.SetBytes(size)
 			dir := b.TempDir()
-			var put, cp time.Duration
+			put, cp := time.Hour, time.Hour // the best of each: neighbours and the disk's own moods only add
 			before := peakRSS()
 			var used time.Duration
 			for n := 0; b.Loop(); n++ {
@@ -229,7 +229,7 @@ func BenchmarkPutGiB(b *testing.B) {
 				}
 				f.Close()
 				s.Close()
-				put += time.Since(t0)
+				put = min(put, time.Since(t0))
 				used += cpu() - c0
 				b.StopTimer()
 				os.RemoveAll(filepath.Join(dir, "store"))
@@ -238,11 +238,12 @@ func BenchmarkPutGiB(b *testing.B) {
 				if err := exec.CommandContext(b.Context(), "sh", "-c", `cp "$1" "$2" && sync "$2"`, "sh", path, out).Run(); err != nil {
 					b.Fatal(err)
 				}
-				cp += time.Since(t0)
+				cp = min(cp, time.Since(t0))
 				os.Remove(out)
 				b.StartTimer()
 			}
-			b.ReportMetric(put.Seconds()/cp.Seconds(), "x-cp")
+			b.ReportMetric(put.Seconds()/cp.Seconds(), "best-x-cp")
+			b.ReportMetric(put.Seconds(), "best-s")
 			b.ReportMetric(float64(used.Milliseconds())/float64(b.N), "cpu-ms/op")
 			b.ReportMetric(float64(peakRSS()-before)/(1<<20), "rss-growth-MB")
 		})

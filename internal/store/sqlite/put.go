@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"database/sql/driver"
@@ -13,162 +12,108 @@ import (
 	"agentenv.internal/agentenv/internal/ref"
 )
 
-// chunk is how much of a large object is copied before its hash follows, in bytes; few chunks are under way at once.
+// A large object is copied in pieces, in bytes; each is hashed while later ones are read and written, and asks for the disk in
+// larger steps, so that little is left for the sync at the end. Pieces must stay small enough for the processor's caches.
 const (
-	chunk    = 8 << 20
-	inFlight = 4
+	piece     = 256 << 10
+	pieces    = 4
+	writeback = 8 << 20
+	ahead     = 32 << 20 // what room is made for, of a stream of unknown length
 )
 
-// putFile copies the rest of a regular file into tmp/. Its digest is of the copy: the source may be changing.
-func (g *stage) putFile(src *os.File) (ref.Digest, int64, error) {
+// putFile copies the rest of a regular file, of about this size. Where the file system can, the copy shares the source's blocks.
+func (g *stage) putFile(src *os.File, size int64) (ref.Digest, int64, error) {
+	if at, err := src.Seek(0, io.SeekCurrent); err != nil || at != 0 {
+		return g.putStream(src, size)
+	}
 	f, err := g.file()
 	if err != nil {
 		return "", 0, err
 	}
-	hashed := startHash(f)
-	n, err := g.copyChunks(f, src, hashed.upTo)
+	if !reflink(f, src) {
+		return g.copyInto(f, src, size)
+	}
+	h := sha256.New() // of the copy: the source may be changing
+	n, err := io.CopyBuffer(struct{ io.Writer }{h}, struct{ io.Reader }{cancellable{f, g.ctx.Err}}, make([]byte, piece))
 	if err == nil {
-		err = makeDurable(f) // while the hash of the last chunks is still going on
+		err = makeDurable(f)
 	}
-	sum, herr := hashed.wait()
-	if err == nil {
-		err = herr
-	}
-	return g.keepFile(f, sum, n, err)
+	return g.keepFile(f, ref.DigestSum(h), n, err)
 }
 
-// copyChunks copies src from where it stands and calls done with the length that is written.
-func (g *stage) copyChunks(dst, src *os.File, done func(int64)) (int64, error) {
-	at, err := src.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return 0, err
-	}
-	if at == 0 {
-		if n, ok := reflink(dst, src); ok {
-			done(n)
-			_, err := src.Seek(n, io.SeekStart)
-			return n, err
-		}
-	}
-	var total int64
-	inKernel := true
-	for {
-		if err := g.ctx.Err(); err != nil {
-			return total, err
-		}
-		var n int64
-		if inKernel {
-			if n, inKernel, err = copyRange(dst, src, chunk); !inKernel {
-				continue
-			}
-		} else {
-			n, err = io.CopyN(dst, src, chunk)
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-		}
-		if err != nil {
-			return total, err
-		}
-		if n == 0 {
-			return total, nil
-		}
-		startWriteback(dst, total, n)
-		total += n
-		done(total)
-	}
-}
-
-// hasher hashes a file behind its writer, in its own goroutine.
-type hasher struct {
-	upTo   func(int64)
-	ends   chan int64
-	result chan error
-	sum    ref.Digest
-}
-
-func startHash(f *os.File) *hasher {
-	h := &hasher{ends: make(chan int64, inFlight), result: make(chan error, 1)}
-	h.upTo = func(n int64) { h.ends <- n }
-	go func() {
-		sum := sha256.New()
-		buf := make([]byte, 256<<10)
-		var at int64
-		var err error
-		for end := range h.ends {
-			for at < end && err == nil {
-				var n int
-				n, err = f.ReadAt(buf[:min(int64(len(buf)), end-at)], at)
-				sum.Write(buf[:n])
-				at += int64(n)
-				if n > 0 && errors.Is(err, io.EOF) {
-					err = nil
-				}
-			}
-		}
-		h.sum = ref.DigestSum(sum)
-		h.result <- err
-	}()
-	return h
-}
-
-// wait ends the hash; upTo must not be called any more.
-func (h *hasher) wait() (ref.Digest, error) {
-	close(h.ends)
-	err := <-h.result
-	return h.sum, err
-}
-
-// putStream writes head and the rest of r into tmp/. Each buffer is hashed while the next one is read and written.
-func (g *stage) putStream(head []byte, r io.Reader) (ref.Digest, int64, error) {
+// putStream copies r into a file of the workspace; size is what is expected, 0 when nobody knows.
+func (g *stage) putStream(r io.Reader, size int64) (ref.Digest, int64, error) {
 	f, err := g.file()
 	if err != nil {
 		return "", 0, err
 	}
-	type piece struct{ b []byte }
-	full, free := make(chan piece, 2), make(chan piece, 3)
-	for range cap(free) {
-		free <- piece{make([]byte, 1<<20)}
+	return g.copyInto(f, r, size)
+}
+
+func (g *stage) copyInto(f *os.File, r io.Reader, size int64) (ref.Digest, int64, error) {
+	err := preallocate(f, 0, size)
+	var n int64
+	var d ref.Digest
+	if err == nil {
+		d, n, err = copyHashed(f, cancellable{r, g.ctx.Err}, size)
 	}
-	sum := sha256.New()
+	if err == nil {
+		err = f.Truncate(n) // what was made room for and not needed
+	}
+	if err == nil {
+		err = makeDurable(f)
+	}
+	return g.keepFile(f, d, n, err)
+}
+
+// copyHashed copies r to f and hashes what was written in a goroutine of its own, which has ended when it returns. There is room
+// for the first bytes already.
+func copyHashed(f *os.File, r io.Reader, room int64) (ref.Digest, int64, error) {
+	full, free := make(chan []byte, pieces), make(chan []byte, pieces)
+	for range pieces {
+		free <- make([]byte, piece)
+	}
+	h := sha256.New()
 	hashed := make(chan struct{})
 	go func() {
 		defer close(hashed)
-		for p := range full {
-			sum.Write(p.b)
-			free <- piece{p.b[:cap(p.b)]}
+		for b := range full {
+			h.Write(b)
+			free <- b[:cap(b)]
 		}
 	}()
-	var total, started int64
-	err = func() error {
-		defer close(full)
-		r := io.MultiReader(bytes.NewReader(head), r)
-		for {
-			if err := g.ctx.Err(); err != nil {
-				return err
-			}
-			p := <-free
-			n, err := io.ReadFull(r, p.b)
-			end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-			if err != nil && !end {
-				return fmt.Errorf("read what is to be stored: %w", err)
-			}
-			if _, err := f.Write(p.b[:n]); err != nil {
-				return err
-			}
-			total += int64(n)
-			full <- piece{p.b[:n]}
-			if total-started >= chunk {
-				startWriteback(f, started, total-started)
-				started = total
-			}
-			if end {
-				return makeDurable(f)
-			}
-		}
-	}()
+	n, err := copyPieces(f, r, room, full, free)
+	close(full)
 	<-hashed
-	return g.keepFile(f, ref.DigestSum(sum), total, err)
+	return ref.DigestSum(h), n, err
+}
+
+func copyPieces(f *os.File, r io.Reader, room int64, full, free chan []byte) (total int64, err error) {
+	var asked int64
+	for {
+		b := <-free
+		n, err := io.ReadFull(r, b)
+		end := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
+		if err != nil && !end {
+			return total, fmt.Errorf("read what is to be stored: %w", err)
+		}
+		if total+int64(n) > room && total >= writeback {
+			_ = preallocate(f, room, ahead) // when there is no room for so much, there may be for the rest
+			room += ahead
+		}
+		if _, err := f.Write(b[:n]); err != nil {
+			return total, err
+		}
+		total += int64(n)
+		full <- b[:n]
+		if total-asked >= writeback {
+			startWriteback(f, asked, total-asked)
+			asked = total
+		}
+		if end {
+			return total, nil
+		}
+	}
 }
 
 // makeDurable syncs a file. After an error the kernel may have dropped the pages, so the object counts as lost: no second try.

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -77,14 +78,14 @@ func (g *stage) put(r io.Reader) (ref.Digest, int64, error) {
 		} else if known {
 			return d, size, g.keep(d, staged{size: size, large: true})
 		}
-		return g.putFile(f)
+		return g.putFile(f, size)
 	}
 	buf := g.buffers.Get().(*[]byte)
 	defer g.buffers.Put(buf)
 	n, err := io.ReadFull(r, *buf)
 	switch {
 	case err == nil:
-		return g.putStream(*buf, r)
+		return g.putStream(io.MultiReader(bytes.NewReader(*buf), r), 0)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 	default:
 		return "", 0, fmt.Errorf("read what is to be stored: %w", err)
