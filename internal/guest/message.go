@@ -19,6 +19,7 @@ const (
 	OpExtract = "extract"
 	OpRenew   = "renew"
 	OpDie     = "die"
+	OpLaunch  = "launch" // to a launcher: start a box's PID 1
 )
 
 // Request is what a connection is for; Op tells which fields count.
@@ -32,6 +33,7 @@ type Request struct {
 	Max     int64         `json:"max,omitempty"`
 	Lease   time.Duration `json:"lease,omitempty"`
 	Boot    *Boot         `json:"boot,omitempty"`
+	Launch  *Launch       `json:"launch,omitempty"`
 }
 
 // Reply ends an operation.
@@ -40,6 +42,7 @@ type Reply struct {
 	Exit  *Exit     `json:"exit,omitempty"`
 	Stat  *FileStat `json:"stat,omitempty"`
 	Boot  *Booted   `json:"boot,omitempty"`
+	PID   int       `json:"pid,omitempty"`
 }
 
 // FileStat is an fs.FileInfo on the wire.
@@ -64,14 +67,25 @@ func (s *FileStat) ModTime() time.Time { return s.Time }
 func (s *FileStat) IsDir() bool        { return s.Bits.IsDir() }
 func (s *FileStat) Sys() any           { return nil }
 
-// Argv0 is the name under which the guest program plays PID 1.
-const Argv0 = "agent-env-guest"
+// Names under which the guest program is started: as a box's PID 1, and as a launcher, which starts those for one provider.
+const (
+	Argv0         = "agent-env-guest"
+	LauncherArgv0 = "agent-env-launcher"
+)
 
 // LeaseFormat is how a box's deadline, nanoseconds on the boot clock, stands in its lease file: always as wide, so that one write replaces it.
 const LeaseFormat = "%020d\n"
 
-// BirthFD is the descriptor of PID 1's first socket.
+// BirthFD is the descriptor of the socket that both are started with.
 const BirthFD = 3
+
+// Launch asks a launcher for a PID 1 in new namespaces. Two files ride along: the other end of its birth socket, and its stderr. The reply
+// has its pid, and a pid descriptor rides with it.
+type Launch struct {
+	UID  int `json:"uid"` // what the box's root is outside
+	GID  int `json:"gid"`
+	Size int `json:"size"` // how many ids follow
+}
 
 // Boot is what a provider tells PID 1: the world to build and how to live in it. Files ride with the request in this order: the
 // listener; the slot, a file that PID 1 locks for the box's life and whose first bytes are the lease's end; one for every Layer and Bind that says so; one for every cgroup to join; the memory

@@ -5,24 +5,28 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime"
-	"runtime/debug"
 
 	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/guest"
 )
 
-// Dispatch plays PID 1 and never returns when the process was started for that; otherwise it returns at once.
-// It is the first call of main and of TestMain, so that the program can be its own guest.
+// Dispatch plays PID 1 of a box, or a launcher of such, and never returns when the process was started for that; otherwise it returns at
+// once. It is the first call of main and of TestMain, so that the program can be its own guest.
 func Dispatch() {
-	if len(os.Args) == 0 || os.Args[0] != guest.Argv0 || os.Getpid() != 1 {
+	var role func() error
+	switch {
+	case len(os.Args) != 1:
+	case os.Args[0] == guest.Argv0 && os.Getpid() == 1:
+		role = run
+	case os.Args[0] == guest.LauncherArgv0:
+		role = launch
+	}
+	if role == nil {
 		guest.SetPlaysPID1()
 		return
 	}
-	runtime.GOMAXPROCS(2)  // an init waits; more would cost memory on large machines
-	debug.SetGCPercent(50) // and its heap is small
-	if err := run(); err != nil {
+	if err := role(); err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 		os.Exit(1)
 	}

@@ -1,8 +1,6 @@
 package local
 
 import (
-	"bufio"
-	"bytes"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -126,7 +124,11 @@ func (h *host) layout(etc, extra string, o *Options) (*layout, error) {
 	}
 	shown := append(slices.Clone(o.Tools), o.Expose...)
 	if info, err := os.Stat("/opt"); err == nil && info.IsDir() {
-		l.overlays = append(l.overlays, source{target: "/opt", paths: []string{"/opt"}, hide: homesBelow("/opt", shown)})
+		passwd, err := os.ReadFile("/etc/passwd")
+		if err != nil {
+			return nil, err
+		}
+		l.overlays = append(l.overlays, source{target: "/opt", paths: []string{"/opt"}, hide: homesBelow("/opt", passwd, shown)})
 	}
 	for _, name := range shown {
 		info, err := os.Stat(name)
@@ -139,22 +141,20 @@ func (h *host) layout(etc, extra string, o *Options) (*layout, error) {
 }
 
 // homesBelow are the users' homes under dir, relative to it, without those that are shown on purpose.
-func homesBelow(dir string, shown []string) []string {
-	b, err := os.ReadFile("/etc/passwd")
-	if err != nil {
-		return nil
-	}
+func homesBelow(dir string, passwd []byte, shown []string) []string {
 	var homes []string
-	for s := bufio.NewScanner(bytes.NewReader(b)); s.Scan(); {
-		f := strings.Split(s.Text(), ":")
+	for line := range strings.Lines(string(passwd)) {
+		f := strings.Split(line, ":")
 		if len(f) < 6 {
 			continue
 		}
 		home := path.Clean(f[5])
-		if rel, ok := strings.CutPrefix(home, dir+"/"); ok && !slices.Contains(shown, home) && !slices.Contains(homes, rel) {
-			if info, err := os.Lstat(home); err == nil && info.IsDir() {
-				homes = append(homes, rel)
-			}
+		rel, below := strings.CutPrefix(home, dir+"/")
+		if !below || slices.Contains(homes, rel) || slices.ContainsFunc(shown, func(s string) bool { return within(s, home) || within(home, s) }) {
+			continue
+		}
+		if info, err := os.Lstat(home); err == nil && info.IsDir() {
+			homes = append(homes, rel)
 		}
 	}
 	return homes

@@ -108,7 +108,7 @@ func (l *launcher) start() error {
 	}
 	// In a session of its own: what a terminal sends to this program is not for it.
 	attr := &syscall.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), far.Fd()},
+		Dir: "/", Env: []string{"GOMAXPROCS=2"}, Files: []uintptr{null.Fd(), null.Fd(), null.Fd(), far.Fd()},
 		Sys: &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL},
 	}
 	l.onThread(func() { l.pid, err = syscall.ForkExec(program, []string{guest.LauncherArgv0}, attr) })

@@ -475,22 +475,48 @@ func TestNestedIsRefusedWithTheReason(t *testing.T) {
 	}
 }
 
-// As root the whole of this package's tests runs once more as a user without privileges.
-func TestAsAnUnprivilegedUser(t *testing.T) {
+// As an ordinary user on a host with mounts below /usr, in a mount namespace made for the test.
+func TestMountsBelowUsrAsAUser(t *testing.T) {
 	if os.Geteuid() != 0 {
-		t.Skip("this is the unprivileged run")
+		t.Skip("needs root to mount with")
 	}
-	const uid = 54321
-	home := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-%d", uid))
+	cmd := exec.CommandContext(t.Context(), "unshare", "-m", "sh", "-ec",
+		"mount -t tmpfs none /usr/games; chmod 755 /usr/games; echo mark > /usr/games/mark; exec setpriv --reuid=54321 --regid=54321 --clear-groups /proc/$0/exe -test.run '^TestMountsBelowUsr$' -test.v",
+		strconv.Itoa(os.Getpid()))
+	home := userHome(t)
+	cmd.Dir = home
+	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "AGENTENV_TEST_MOUNTED=1"}
+	out, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "--- PASS: TestMountsBelowUsr") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// userHome is a folder of the unprivileged user of tests.
+func userHome(t *testing.T) string {
+	t.Helper()
+	home := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-%d", testUser))
 	if err := os.MkdirAll(home, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chown(home, uid, uid); err != nil {
+	if err := os.Chown(home, testUser, testUser); err != nil {
 		t.Fatal(err)
 	}
 	if info, err := os.Stat("/proc/self/exe"); err != nil || info.Mode()&0o001 == 0 {
 		t.Skipf("other users can't execute the test program: %v", err)
 	}
+	return home
+}
+
+// testUser is a user without privileges, whom the system need not know.
+const testUser = 54321
+
+// As root the whole of this package's tests runs once more as a user without privileges.
+func TestAsAnUnprivilegedUser(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("this is the unprivileged run")
+	}
+	home := userHome(t)
 	args := []string{"-test.run=.", "-test.timeout=120s"}
 	if testing.Short() {
 		args = append(args, "-test.short")
@@ -498,9 +524,9 @@ func TestAsAnUnprivilegedUser(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "/proc/self/exe", args...)
 	cmd.Dir = home
 	cmd.Env = []string{"HOME=" + home, "TMPDIR=" + home, "PATH=/usr/local/bin:/usr/bin:/bin"}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: testUser, Gid: testUser}}
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		t.Errorf("as uid %d: %v\n%s", uid, err, out)
+		t.Errorf("as uid %d: %v\n%s", testUser, err, out)
 	}
 }
