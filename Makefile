@@ -34,7 +34,7 @@ int: build
 
 ## lint: linters, formatters and modernizers, nothing changed
 lint:
-	$(GO) vet ./...
+	$(GO) vet -tags integration,soak ./...
 	$(LINT) run
 	@out=$$($(GO) fix -diff ./... 2>&1); if [ -n "$$out" ]; then echo "$$out"; echo "run: make fix"; exit 1; fi
 
