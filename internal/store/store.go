@@ -106,7 +106,7 @@ type Store interface {
 	Close() error
 }
 
-// Pruner is a Store that can drop bytes that no document names.
+// Pruner is a Store that can drop bytes that neither a document nor an event of a run in the same place names.
 type Pruner interface {
 	// Prune removes such objects: all of them, or those among ds when it isn't nil. With dry it only counts them.
 	// What a Stage has put and not yet committed is not lost by it: such a Commit succeeds, or answers ErrConflict.

@@ -159,7 +159,7 @@ func clone(d store.Doc) store.Doc {
 	return d
 }
 
-// Prune removes objects that no document names.
+// Prune removes objects that neither a document nor an event of a run names.
 func (s *Store) Prune(ctx context.Context, ds []ref.Digest, dry bool) (store.Pruned, error) {
 	var p store.Pruned
 	if err := ctx.Err(); err != nil {
@@ -173,6 +173,7 @@ func (s *Store) Prune(ctx context.Context, ds []ref.Digest, dry bool) (store.Pru
 			used[d] = true
 		}
 	}
+	s.runs.named(used)
 	for d, b := range s.objects {
 		if used[d] || ds != nil && !slices.Contains(ds, d) {
 			continue

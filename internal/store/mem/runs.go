@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/runlog"
 )
 
@@ -233,6 +234,19 @@ func (l *log) walk(ctx context.Context, id string, after uint64, wait bool) iter
 			select {
 			case <-ctx.Done():
 			case <-changed:
+			}
+		}
+	}
+}
+
+// named adds the objects that events name.
+func (l *log) named(used map[ref.Digest]bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, r := range l.runs {
+		for _, e := range r.events {
+			for d := range e.Digests() {
+				used[d] = true
 			}
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 
 	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/store"
 )
 
@@ -19,7 +20,7 @@ type unused struct {
 	sum   store.Pruned
 }
 
-// Prune removes objects that no document names. Rows go in one transaction; files go after it, and are in a journal before it, so that
+// Prune removes objects that neither a document nor an event of a run names. Rows go in one transaction; files go after it, and are in a journal before it, so that
 // a sweep ends what a killed process began.
 func (s *Store) Prune(ctx context.Context, ds []ref.Digest, dry bool) (store.Pruned, error) {
 	var found unused
@@ -60,7 +61,7 @@ func (s *Store) Prune(ctx context.Context, ds []ref.Digest, dry bool) (store.Pru
 	return found.sum, nil
 }
 
-// unused lists the objects that no document names, of all or of ds.
+// unused lists the objects that neither a document nor an event of a run names, of all or of ds.
 func (c *conn) unused(ctx context.Context, ds []ref.Digest) (unused, error) {
 	type object struct {
 		size   int64
@@ -90,6 +91,14 @@ func (c *conn) unused(ctx context.Context, ds []ref.Digest) (unused, error) {
 		}
 		return nil
 	})
+	if err == nil && len(have) > 0 {
+		err = c.query(ctx, "SELECT data FROM events WHERE instr(data, 'sha256:') > 0", func(r []driver.Value) error {
+			for d := range (runlog.Event{Data: []byte(str(r[0]))}).Digests() {
+				delete(have, digestKey(sha(d)))
+			}
+			return nil
+		})
+	}
 	var u unused
 	for k, o := range have {
 		u.keys = append(u.keys, k)

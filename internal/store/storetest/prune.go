@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/store"
 )
 
@@ -192,4 +193,37 @@ func testPruneRace(t *testing.T, again func(*testing.T) store.Store) {
 	}
 	close(stop)
 	wg.Wait()
+}
+
+// testPruneOfRuns: what an event of a run names stays.
+func testPruneOfRuns(t *testing.T, again func(*testing.T) store.Store) {
+	s := again(t)
+	runs, ok := s.(interface{ Runs() runlog.Log })
+	if !ok {
+		t.Skip("needs a store that holds runs")
+	}
+	g := begin(t, s)
+	kept, large, gone := put(t, g, []byte("kept")), put(t, g, Bytes(store.MaxInline+1, 1)), put(t, g, []byte("gone"))
+	commit(t, g)
+	if err := runs.Runs().Create(t.Context(), runlog.Meta{ID: "r"}); err != nil {
+		t.Fatal(err)
+	}
+	o, err := runs.Runs().Claim(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := runlog.Event{Kind: runlog.StepLog, Data: []byte(`{"level":"info","object":{"digest":"` + string(kept) + `"},"attrs":{"also":"` + string(large) + `"}}`)}
+	if err := errors.Join(o.Append(t.Context(), e), o.Release(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.(store.Pruner).Prune(t.Context(), nil, false)
+	if err != nil || p.Objects != 1 || p.Bytes != 4 {
+		t.Errorf("pruned %+v, %v; want one object", p, err)
+	}
+	wantErr(t, s.Verify(t.Context(), gone), store.ErrNotFound)
+	for _, d := range []ref.Digest{kept, large} {
+		if err := s.Verify(t.Context(), d); err != nil {
+			t.Error(err)
+		}
+	}
 }

@@ -53,6 +53,7 @@ func Run(t *testing.T, open Open) {
 		{"Own", testOwn},
 		{"Pages", testPages},
 		{"PagesUnderWrites", testPagesUnderWrites},
+		{"PruneOfRuns", testPruneOfRuns},
 		{"Cancelled", testCancelled},
 		{"Aliasing", testAliasing},
 	}
