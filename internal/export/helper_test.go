@@ -259,3 +259,15 @@ func withoutTime(body string) string {
 }
 
 var _ Reader = (store.Store)(nil)
+
+// source is a folder below the home as an installed bundle.
+func (r *rig) source(dir, name, idRoot string) bundle.Source {
+	r.t.Helper()
+	src, err := bundle.OpenFolder(r.path(dir), r.home)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { _ = src.Close() })
+	src.Name, src.Root, src.IDRoot = name, "dist/"+name, idRoot
+	return src
+}

@@ -302,7 +302,7 @@ func writeFile(ctx context.Context, path string, c content, objects store.Object
 
 // check reads the folder as the bundle that it will be. What is wrong with it refuses the export.
 func (t target) check(ctx context.Context, dir string, o Options) error {
-	src, err := bundle.OpenFolder(dir, "")
+	src, err := bundle.OpenFolder(dir, o.Home)
 	if err != nil {
 		return err
 	}
