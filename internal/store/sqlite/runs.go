@@ -85,8 +85,9 @@ func (l *log) Create(ctx context.Context, m runlog.Meta) error {
 	state := runlog.PackState(runlog.Summary{Status: runlog.Queued})
 	me := l.me()
 	return l.s.write(ctx, relaxed, func(c *conn) error {
-		n, err := c.exec(context.WithoutCancel(ctx), `INSERT INTO runs(id, task, grp, eval, created, status, started, ended, meta, state,
-			epoch, host, pid, pid_started, boot, until, asked) VALUES(?,?,?,?,?,?,0,0,?,?,0,?,?,?,?,0,0) ON CONFLICT DO NOTHING`,
+		n, err := c.exec(context.WithoutCancel(ctx), `INSERT INTO runs(seq, id, task, grp, eval, created, status, started, ended, meta, state,
+			epoch, host, pid, pid_started, boot, until, asked)
+			VALUES((SELECT coalesce(max(seq), 0)+1 FROM runs),?,?,?,?,?,?,0,0,?,?,0,?,?,?,?,0,0) ON CONFLICT DO NOTHING`,
 			m.ID, m.Task, m.Group, m.Eval, m.Created.UnixMicro(), string(runlog.Queued), runlog.PackMeta(m), state,
 			me.host, int64(me.pid), me.started, me.boot)
 		if err == nil && n == 0 {

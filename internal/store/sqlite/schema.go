@@ -18,7 +18,7 @@ var errDamaged = fmt.Errorf("the file is no intact store: %w", store.ErrCorrupt)
 //
 // docs.until is the seq of the version that follows, 0 for the latest: so a page can show what was the latest when its list began.
 // docs.objects are the 32 bytes of each digest in a row. objects.data is NULL where a file holds the bytes.
-// runs.meta and runs.state are what lists show, packed (runlog.PackMeta); the columns beside them are what queries select by.
+// runs lies in the order of its lists. runs.meta and runs.state are what lists show, packed (runlog.PackMeta); the columns beside them are what queries select by.
 var migrations = []string{`
 CREATE TABLE docs(
 	seq INTEGER PRIMARY KEY, kind TEXT NOT NULL, id TEXT NOT NULL, version INTEGER NOT NULL, type TEXT NOT NULL, owner TEXT NOT NULL,
@@ -29,11 +29,10 @@ CREATE INDEX docs_owner ON docs(owner, kind, seq) WHERE owner <> '';
 CREATE TABLE objects(sha BLOB PRIMARY KEY, size INTEGER NOT NULL, data BLOB) STRICT, WITHOUT ROWID;
 CREATE INDEX objects_files ON objects(size) WHERE data IS NULL;
 CREATE TABLE runs(
-	seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, task TEXT NOT NULL, grp TEXT NOT NULL, eval TEXT NOT NULL, created INTEGER NOT NULL,
+	seq INTEGER NOT NULL UNIQUE, id TEXT NOT NULL UNIQUE, task TEXT NOT NULL, grp TEXT NOT NULL, eval TEXT NOT NULL, created INTEGER NOT NULL,
 	status TEXT NOT NULL, started INTEGER NOT NULL, ended INTEGER NOT NULL, meta BLOB NOT NULL, state BLOB NOT NULL,
 	epoch INTEGER NOT NULL, host TEXT NOT NULL, pid INTEGER NOT NULL, pid_started INTEGER NOT NULL, boot TEXT NOT NULL,
-	until INTEGER NOT NULL, asked INTEGER NOT NULL) STRICT;
-CREATE INDEX runs_created ON runs(created, seq);
+	until INTEGER NOT NULL, asked INTEGER NOT NULL, PRIMARY KEY(created, seq)) STRICT, WITHOUT ROWID;
 CREATE INDEX runs_open ON runs(created, seq) WHERE status IN ('queued','running');
 CREATE INDEX runs_task ON runs(task, created, seq);
 CREATE INDEX runs_group ON runs(grp, created, seq) WHERE grp <> '';
