@@ -174,11 +174,11 @@ func (x *exporter) entity(ctx context.Context, d store.Doc, n doc.Node, o *outco
 		if f.name != cleanName(f.group, f.name) {
 			return cant("its name %s can't be that of a folder", diag.Repr(f.name))
 		}
-		if !x.names.take(f.group, f.name) {
+		if !x.names.take(f.group, f.name, "") {
 			return cant("a skill's folder takes the skill's name, %s, and another artifact of the folder has it", diag.Repr(f.name))
 		}
 	} else {
-		f.name = x.names.give(f.group, d.ID)
+		f.name = x.names.give(f.group, d.ID, "")
 	}
 	f.label = f.group.String() + "/" + f.name
 	if err = f.fill(ctx, d, n); err == nil {

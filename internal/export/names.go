@@ -13,36 +13,38 @@ import (
 // maxName is the longest name of an entry, in bytes, before a number is added to it: file systems take 255.
 const maxName = 200
 
-// names gives the entries of a new bundle their names. Those of one folder are unique, whatever their case; artifacts and skills share theirs.
-type names map[bundle.Group]map[string]bool
+// names gives the entries of a new bundle their names. Those of one folder are unique, whatever their case; artifacts and skills share theirs. What
+// steps write is named under its task: its name is unique there, and no entry's.
+type names map[bundle.Group]map[string]string // by folded name: the task whose steps write it, or "" for an entry
 
-func (n names) of(g bundle.Group) map[string]bool {
+func (n names) of(g bundle.Group) map[string]string {
 	if g == bundle.Skills {
 		g = bundle.Artifacts
 	}
 	if n[g] == nil {
-		n[g] = map[string]bool{}
+		n[g] = map[string]string{}
 	}
 	return n[g]
 }
 
-// take reserves a name; false when it is taken.
-func (n names) take(g bundle.Group, name string) bool {
+// take reserves a name for an entry, or for what steps of a task write; false when it is taken.
+func (n names) take(g bundle.Group, name, task string) bool {
 	taken := n.of(g)
-	if taken[ref.Fold(name)] {
+	by, ok := taken[ref.Fold(name)]
+	if ok && (by == "" || task == "" || by == task) {
 		return false
 	}
-	taken[ref.Fold(name)] = true
+	taken[ref.Fold(name)] = task
 	return true
 }
 
 func (n names) release(g bundle.Group, name string) { delete(n.of(g), ref.Fold(name)) }
 
-// give makes a name of an id's last segment and reserves it.
-func (n names) give(g bundle.Group, id string) string {
+// give makes a name of an id's last segment and reserves it as take does.
+func (n names) give(g bundle.Group, id, task string) string {
 	base := cleanName(g, ref.Last(id))
 	name := base
-	for i := 2; !n.take(g, name); i++ {
+	for i := 2; !n.take(g, name, task); i++ {
 		name = base + "-" + strconv.Itoa(i)
 	}
 	return name

@@ -18,7 +18,7 @@ import (
 
 // eval writes an eval and its tasks.
 func (x *exporter) eval(ctx context.Context, d store.Doc, n doc.Node) error {
-	name := x.names.give(bundle.Evals, d.ID)
+	name := x.names.give(bundle.Evals, d.ID, "")
 	label := bundle.Evals.String() + "/" + name + ".toml"
 	var list []any
 	seen := map[key]bool{}
@@ -67,7 +67,7 @@ type exportedTask struct {
 
 // task writes a task and what it references. It answers the task's name in the new bundle.
 func (x *exporter) task(ctx context.Context, d store.Doc, n doc.Node) (string, error) {
-	name := x.names.give(bundle.Tasks, d.ID)
+	name := x.names.give(bundle.Tasks, d.ID, "")
 	label := bundle.Tasks.String() + "/" + name + ".json"
 	x.report.Tasks = append(x.report.Tasks, Written{label, ref.Task, string(ref.Task), d.ID, d.Version})
 	decode := func(steps doc.Node) (*task.Task, diag.List) {
@@ -175,10 +175,10 @@ func (e *exportedTask) look() {
 			if r.Kind == ref.Env {
 				g = bundle.Envs
 			}
-			if name, below := strings.CutPrefix(at.id, e.id+"/"); below && ref.CheckAuthored(ref.Join(e.id, name)) == nil && e.names.take(g, name) {
+			if name, below := strings.CutPrefix(at.id, e.id+"/"); below && ref.CheckAuthored(ref.Join(e.id, name)) == nil && e.names.take(g, name, e.label) {
 				e.outputs[at] = name
 			} else {
-				e.outputs[at] = e.names.give(g, at.id)
+				e.outputs[at] = e.names.give(g, at.id, e.label)
 			}
 		}
 	}
