@@ -32,7 +32,7 @@ type Info struct {
 	ID      string    `json:"id"`
 	Version int       `json:"version"`
 	Type    string    `json:"type"`
-	Created time.Time `json:"created_at_utc"`
+	Created time.Time `json:"created"`
 	Bundle  string    `json:"bundle,omitempty"` // id root of the bundle that wrote it; empty for one put by hand
 	About   string    `json:"about,omitempty"`  // what it is, in a few words
 }

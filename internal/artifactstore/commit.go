@@ -25,8 +25,9 @@ const attempts = 100
 
 // draft is what a put stores.
 type draft struct {
-	id, typ string
-	files   []source
+	id, typ  string
+	progress func(done, total int)
+	files    []source
 	// pins are the stored artifacts that it names, read anew at each attempt; nil for none. Problems end the put.
 	pins func(ctx context.Context) ([]store.Doc, diag.List, error)
 	// documents are made of the stored files, in the order of files, and of pins: the artifact's own first.
@@ -66,7 +67,7 @@ func (l *Library) attempt(ctx context.Context, d draft) (Stored, error) {
 		return Stored{}, err
 	}
 	defer func() { _ = s.Discard() }() // does nothing after Commit
-	files, err := put(ctx, s, d.files)
+	files, err := put(ctx, s, d.files, d.progress)
 	if err != nil {
 		return Stored{}, err
 	}
@@ -147,7 +148,7 @@ func present(ctx context.Context, d store.Docs, pins []store.Doc) error {
 type unreadable struct{ error }
 
 // put stores the bytes of files, on every processor. Links and folders have none. All files that can't be opened are named.
-func put(ctx context.Context, s store.Stage, files []source) ([]artifact.Bytes, error) {
+func put(ctx context.Context, s store.Stage, files []source, progress func(done, total int)) ([]artifact.Bytes, error) {
 	out := make([]artifact.Bytes, len(files))
 	var mu sync.Mutex
 	var faults diag.List
@@ -174,6 +175,9 @@ func put(ctx context.Context, s store.Stage, files []source) ([]artifact.Bytes, 
 					return fmt.Errorf("%s: %w", diag.Clean(files[i].path), err)
 				}
 				out[i] = b
+				if progress != nil {
+					progress(1, len(files))
+				}
 			}
 		})
 	}

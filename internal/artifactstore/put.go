@@ -33,6 +33,9 @@ type Put struct {
 	Environments    []string // of an environment universe: stored environments, after those of its folder
 	Metadata        []string // of an environment universe: "key=path", beside those of its folder
 	Members         []string // of a file universe: stored file artifacts in place of paths
+
+	// Progress is told of files that were stored since the last call, and how many there are; from several goroutines. It may be nil.
+	Progress func(done, total int)
 }
 
 // field is one part of a Put besides its type, id and paths.
@@ -76,7 +79,7 @@ func (l *Library) Put(ctx context.Context, p Put) (Stored, error) {
 		return Stored{}, err
 	}
 	p.Type = typ
-	b := builder{Library: l, Put: p, draft: draft{id: p.ID, typ: typ}}
+	b := builder{Library: l, Put: p, draft: draft{id: p.ID, typ: typ, progress: p.Progress}}
 	defer b.close()
 	b.checkID()
 	for _, f := range p.fields() {

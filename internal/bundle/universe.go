@@ -53,6 +53,9 @@ func ReadUniverse(src Source, label, id string) (Universe, diag.List) {
 	if err != nil {
 		return Universe{}, diag.List{{Pos: diag.Pos{File: label}, Code: "universe.read", Summary: reason(err, "no such folder"), Prefixed: true}}
 	}
+	if !ref.IsLocal(id) { // a bare id counts as long as the local one of the same name
+		id = ref.LocalPrefix + id
+	}
 	l := b.layoutOf(&Entry{Group: Artifacts, ID: id, Label: label, items: items, bundle: b})
 	for i := range l.faults { // there is no bundle to speak of
 		l.faults[i].Summary = strings.NewReplacer("artifact.toml and folders", "folders", "the bundle", "the folder").Replace(l.faults[i].Summary)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/cli/artifact"
 	"agentenv.internal/agentenv/internal/cli/bundle"
 	"agentenv.internal/agentenv/internal/cli/config"
 	"agentenv.internal/agentenv/internal/cli/eval"
@@ -71,6 +72,7 @@ func commands(p *verb.Program) []*cobra.Command {
 	return []*cobra.Command{
 		newRun(p),
 		bundle.New(p),
+		artifact.New(p),
 		task.New(p),
 		eval.New(p),
 		runs.New(p),

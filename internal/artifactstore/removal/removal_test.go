@@ -139,12 +139,16 @@ func kept(ks []Kept) string {
 
 const box = `{"id":"box","type":"deploy_sandbox","sandbox_name":"box","sandbox_mode":"vm"}`
 
-func steps(more ...string) string { return `{"steps":[` + strings.Join(append([]string{box}, more...), ",") + `]}` }
+func steps(more ...string) string {
+	return `{"steps":[` + strings.Join(append([]string{box}, more...), ",") + `]}`
+}
 
 // Each case stores f in two versions, and something that may use it; then f, or one version of it, is deleted.
 func TestWhatUsesAnArtifact(t *testing.T) {
 	pin := func(v int) artifact.Pin { return artifact.Pin{ID: "f", Version: v} }
-	load := func(fields string) string { return steps(`{"id":"l","type":"load_artifact","sandbox_name":"box",` + fields + `}`) }
+	load := func(fields string) string {
+		return steps(`{"id":"l","type":"load_artifact","sandbox_name":"box",` + fields + `}`)
+	}
 	task := func(body string) func(*shelf) {
 		return func(s *shelf) { s.doc(store.Task, "t", 1, "task", body) }
 	}
@@ -208,9 +212,13 @@ func TestWhatUsesAnArtifact(t *testing.T) {
 		{"task that can't be read", task(`{"steps":3}`), "", "", ""},
 		{"eval", func(s *shelf) { s.doc(store.Eval, "ev", 1, "eval", `{"tasks":[{"task_id":"t"}],"report":"f"}`) },
 			"f v1: can't be deleted: eval ev v1 may use any version", "f v2: can't be deleted: eval ev v1 may use any version", ""},
-		{"env", func(s *shelf) { s.doc(store.Env, "e", 3, "mcp_server", `{"docker_image_artifact":{"id":"f","version":2,"type":"docker_image"}}`) },
+		{"env", func(s *shelf) {
+			s.doc(store.Env, "e", 3, "mcp_server", `{"docker_image_artifact":{"id":"f","version":2,"type":"docker_image"}}`)
+		},
 			"", "f v2: can't be deleted: env e v3 uses version 2", ""},
-		{"agent", func(s *shelf) { s.doc(store.Agent, "a", 1, "a2a_agent", `{"docker_image_artifact":{"id":"f","version":1},"metadata":{"x":"f"}}`) },
+		{"agent", func(s *shelf) {
+			s.doc(store.Agent, "a", 1, "a2a_agent", `{"docker_image_artifact":{"id":"f","version":1},"metadata":{"x":"f"}}`)
+		},
 			"f v1: can't be deleted: agent a v1 may use any version\nf v1: can't be deleted: agent a v1 uses version 1", "f v2: can't be deleted: agent a v1 may use any version", ""},
 		{"environment", put(artifact.NewEnvironment(artifact.Pin{ID: "e", Version: 1}, "m", pin(1))), "f v1: can't be deleted: artifact e v1 uses version 1", "", ""},
 		{"universe", put(artifact.NewUniverse(artifact.Pin{ID: "w", Version: 1}, nil, []artifact.Pin{pin(2)}, nil)...), "", "f v2: can't be deleted: artifact w v1 uses version 2", ""},
