@@ -10,24 +10,22 @@ import (
 )
 
 // pidfd is a process that can't be mistaken for another. Waiting for it costs no thread.
-type pidfd struct {
-	f  *os.File
-	fd int
-}
+type pidfd struct{ f *os.File }
 
 // newPidfd takes a non-blocking pid descriptor.
-func newPidfd(fd int) *pidfd { return &pidfd{os.NewFile(uintptr(fd), "process"), fd} }
+func newPidfd(fd int) *pidfd { return &pidfd{os.NewFile(uintptr(fd), "process")} }
 
 func (p *pidfd) close() { p.f.Close() }
 
+// signal sends s. os.ErrClosed: the process has ended and was let go of.
 func (p *pidfd) signal(s unix.Signal) error {
 	raw, err := p.f.SyscallConn()
 	if err != nil {
-		return err
+		return os.ErrClosed
 	}
 	var sent error
-	if err := raw.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), s, nil, 0) }); err != nil {
-		return err
+	if raw.Control(func(fd uintptr) { sent = unix.PidfdSendSignal(int(fd), s, nil, 0) }) != nil {
+		return os.ErrClosed
 	}
 	return sent
 }
