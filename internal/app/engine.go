@@ -2,10 +2,13 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/step"
 )
 
@@ -22,8 +25,31 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 		}
 		return &bundlerun.Engine{
 			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
+			Machine: &bundlerun.Machine{
+				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
+			},
+			Secrets: references{a}, Redact: &redact.Redactor{},
 		}, nil
 	})
+}
+
+// references resolves references to secrets in steps.
+type references struct{ a *App }
+
+// Resolve is the value of "secret:KEY" or "env:NAME".
+func (r references) Resolve(ctx context.Context, reference string) (string, error) {
+	if name, ok := strings.CutPrefix(reference, "env:"); ok {
+		if v, ok := r.a.opt.Env(name); ok && v != "" {
+			return v, nil
+		}
+		return "", fmt.Errorf("the environment has no variable %s", diag.Repr(name))
+	}
+	key := strings.TrimPrefix(reference, "secret:")
+	v, ok, err := r.a.secrets(ctx, key)
+	if err == nil && !ok {
+		err = fmt.Errorf("there is no secret %s", diag.Repr(key))
+	}
+	return v, err
 }
 
 // bundleOptions is what reading a bundle depends on.

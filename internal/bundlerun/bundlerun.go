@@ -9,6 +9,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
 	"log/slog"
 
 	"agentenv.internal/agentenv/internal/bundle"
@@ -16,11 +17,13 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/ledger"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/run"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/internal/task"
 )
 
 // DefaultConcurrency is how many tasks run at once when a Request doesn't say.
@@ -35,6 +38,12 @@ type Engine struct {
 	Runs      runlog.Log
 	Deploy    *deploy.Deployments
 	Log       *slog.Logger
+	// Machine holds runs and steps back while there is no room for them; nil never does.
+	Machine *Machine
+	// Secrets resolves references to secrets in steps; nil knows none.
+	Secrets run.Secrets
+	// Redact takes the values of secrets out of what is recorded and said; nil knows none, so set it where Secrets is.
+	Redact *redact.Redactor
 }
 
 // Request is what to do with a bundle.
@@ -55,6 +64,18 @@ type Request struct {
 	Isolation string
 	// AllowUnknownFields turns the refusal of unknown step fields into a warning.
 	AllowUnknownFields bool
+	// Parallel is how many steps of one run may be under way at once; 0 is no limit.
+	Parallel int
+	// Models are chosen for the whole run, by role: "agent", "user", "judge".
+	Models map[string]string
+	// Params are fields of steps in place of the tasks' own, by step and field, for all tasks that have such a step.
+	Params map[string]map[string]json.RawMessage
+}
+
+func (r *Request) options() runlog.Options {
+	return runlog.Options{
+		Sandbox: r.Sandbox, Isolation: r.Isolation, Keep: r.Keep, Parallel: r.Parallel, Models: r.Models, AllowUnknownFields: r.AllowUnknownFields,
+	}
 }
 
 // RunRef is one run of a command's runs.
@@ -67,6 +88,7 @@ type RunRef struct {
 	Version int    `json:"version"`
 	Trial   int    `json:"trial"` // 1..Trials
 	Trials  int    `json:"trials"`
+	Row     string `json:"row,omitempty"` // of the seeds, by its name
 }
 
 // WriteReporter is told of what happens until a bundle is written.
@@ -86,6 +108,11 @@ type Reporter interface {
 	StepStarted(RunRef, run.StepStarted)
 	StepEnded(RunRef, run.StepEnded)
 	RunEnded(RunResult)
+}
+
+// Holder is a Reporter that is told when the next run waits for room on this machine, and why.
+type Holder interface {
+	Holding(why string)
 }
 
 // Check reads a bundle and tells everything that is wrong with it, as far as neither a store nor a sandbox is needed.
@@ -115,25 +142,37 @@ func (e *Engine) preflight(ctx context.Context, p *bundle.Plan, r Request) diag.
 	runner := e.runner()
 	plan := step.Plan{Sandbox: r.Sandbox, Isolation: r.Isolation, Type: e.types(p)}
 	var l diag.List
+	var tasks []*task.Task
 	for _, w := range p.Run {
-		l = append(l, runner.Preflight(ctx, w.Task, w.Label, plan)...)
+		tasks = append(tasks, w.Task)
+		t, more := e.withParams(w.Task, w.Label, r.Params)
+		l = append(l, more...)
+		if t != nil {
+			l = append(l, runner.Preflight(ctx, t, w.Label, plan)...)
+		}
 	}
-	return l
+	return append(l, strangers(tasks, r.Params)...)
 }
 
 func (e *Engine) runner() *run.Runner {
-	return &run.Runner{Executors: e.Executors, World: e.Deploy, Log: e.Log}
+	r := &run.Runner{Executors: e.Executors, World: e.Deploy, Log: e.Log, Objects: objects{e.Store}, Secrets: e.Secrets, Redact: e.Redact}
+	if e.Machine != nil {
+		r.Room = e.Machine
+	}
+	return r
 }
 
-// types answers the type of what the plan writes, and of what the store has.
+// types answers the type of what the plan, which may be nil, writes, and of what the store has.
 func (e *Engine) types(p *bundle.Plan) func(context.Context, ref.Kind, string, int) string {
 	type key struct {
 		kind ref.Kind
 		id   string
 	}
 	planned := map[key]string{}
-	for _, w := range p.Writes {
-		planned[key{w.Kind, w.ID}] = w.Type
+	if p != nil {
+		for _, w := range p.Writes {
+			planned[key{w.Kind, w.ID}] = w.Type
+		}
 	}
 	return func(ctx context.Context, k ref.Kind, id string, version int) string {
 		if typ, ok := planned[key{k, id}]; ok && version == 0 {

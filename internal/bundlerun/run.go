@@ -10,6 +10,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/ledger"
 	"agentenv.internal/agentenv/internal/run"
 	"agentenv.internal/agentenv/internal/runlog"
@@ -33,12 +34,15 @@ func (e *Engine) Run(ctx context.Context, r Request, rep Reporter) (Summary, err
 		}
 		s.Evals = append(s.Evals, res)
 	}
-	jobs := jobs(p, wrote, max(r.K, 1))
+	jobs, l := e.jobs(p, wrote, r)
+	if err := l.Err(); err != nil { // preflight has told, unless the bundle changed meanwhile
+		return s, err
+	}
 	if r.DryRun {
 		s.dry(p, jobs)
 		return s, nil
 	}
-	e.runAll(ctx, r, rep, &s, jobs)
+	e.runAll(ctx, r.Concurrency, rep, &s, jobs)
 	return s, nil
 }
 
@@ -60,36 +64,54 @@ func (s *Summary) dry(p *bundle.Plan, jobs []job) {
 
 // job is one run to do.
 type job struct {
-	ref  RunRef
-	task *task.Task
-	eval string // id of the first eval that names the task
+	ref     RunRef
+	task    *task.Task
+	eval    string // id of the first eval that names the task
+	options runlog.Options
+	// Of a run that is resumed: what the owner before left, and the task's version where it is another than the run was made with.
+	prior   *run.Prior
+	version int
 }
 
 // jobs are the runs in the order of their start: every task once, then every task again. Ids are given when a run starts.
-func jobs(p *bundle.Plan, wrote ledger.Result, trials int) []job {
+func (e *Engine) jobs(p *bundle.Plan, wrote ledger.Result, r Request) ([]job, diag.List) {
 	evals := map[*bundle.Write]string{}
 	for _, ev := range slices.Backward(p.Evals) {
 		for _, t := range ev.Tasks {
 			evals[t] = ev.Write.ID
 		}
 	}
-	var out []job
-	for trial := 1; trial <= trials; trial++ {
-		for _, w := range p.Run {
-			t := *w.Task
-			t.Version = wrote.Versions[w]
-			out = append(out, job{task: &t, eval: evals[w], ref: RunRef{
-				Number: len(out) + 1, Of: trials * len(p.Run), Task: w.ID, Label: w.Label, Version: t.Version, Trial: trial, Trials: trials,
-			}})
+	var problems diag.List
+	var round []job
+	for _, w := range p.Run {
+		t := *w.Task
+		t.Version = wrote.Versions[w]
+		full, l := e.withParams(&t, w.Label, r.Params)
+		problems = append(problems, l...)
+		o := r.options()
+		if o.Params = own(&t, r.Params); len(o.Params) == 0 {
+			o.Params = nil
+		}
+		round = append(round, job{task: full, eval: evals[w], options: o, ref: RunRef{Task: w.ID, Label: w.Label, Version: t.Version}})
+	}
+	return trials(round, max(r.K, 1)), problems
+}
+
+// trials are jobs so many times over.
+func trials(round []job, k int) []job {
+	out := make([]job, 0, k*len(round))
+	for trial := range k {
+		for _, j := range round {
+			j.ref.Number, j.ref.Of, j.ref.Trial, j.ref.Trials = len(out)+1, k*len(round), trial+1, k
+			out = append(out, j)
 		}
 	}
 	return out
 }
 
 // runAll does the jobs, so many at once, and books their ends.
-func (e *Engine) runAll(ctx context.Context, r Request, rep Reporter, s *Summary, jobs []job) {
+func (e *Engine) runAll(ctx context.Context, concurrency int, rep Reporter, s *Summary, jobs []job) {
 	s.Group = newGroup()
-	concurrency := r.Concurrency
 	if concurrency < 1 {
 		concurrency = DefaultConcurrency
 	}
@@ -107,13 +129,28 @@ func (e *Engine) runAll(ctx context.Context, r Request, rep Reporter, s *Summary
 			<-slots
 			continue
 		}
+		if err := e.Machine.admit(ctx, rep); err != nil {
+			<-slots
+			if ctx.Err() == nil {
+				results[i].Status = runlog.InfraFailed
+				results[i].Failures = []run.Failure{{ErrorType: "ResourceError", Error: err.Error(), Fatal: true, Infra: true}}
+				rep.RunEnded(results[i])
+			}
+			continue
+		}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			results[i] = e.runOne(ctx, r, rep, s, j)
+			defer e.Machine.gone()
+			results[i] = e.runOne(ctx, rep, s, j)
 			rep.RunEnded(results[i])
 		})
 	}
 	wg.Wait()
+	e.book(ctx, s, results)
+}
+
+// book enters the ends of runs.
+func (e *Engine) book(ctx context.Context, s *Summary, results []RunResult) {
 	s.Stopped = ctx.Err() != nil
 	s.Runs = results
 	s.sum()
@@ -122,7 +159,7 @@ func (e *Engine) runAll(ctx context.Context, r Request, rep Reporter, s *Summary
 		for _, id := range results[i].left {
 			s.StillUp = append(s.StillUp, StillUp{results[i].ID, id})
 		}
-		if r.Keep && results[i].Started {
+		if results[i].kept {
 			s.Kept = append(s.Kept, e.Deploy.Live(results[i].ID)...)
 		}
 	}
@@ -134,16 +171,15 @@ func (e *Engine) runAll(ctx context.Context, r Request, rep Reporter, s *Summary
 }
 
 // runOne does one job: it makes the run's record, owns it, and runs the task.
-func (e *Engine) runOne(ctx context.Context, r Request, rep Reporter, s *Summary, j job) RunResult {
+func (e *Engine) runOne(ctx context.Context, rep Reporter, s *Summary, j job) RunResult {
 	j.ref.ID = newID(j.ref.Task)
-	owner, err := e.claim(ctx, r, s, j)
+	owner, err := e.claim(ctx, s, j)
 	for errors.Is(err, runlog.ErrExists) {
 		j.ref.ID = newID(j.ref.Task)
-		owner, err = e.claim(ctx, r, s, j)
+		owner, err = e.claim(ctx, s, j)
 	}
-	res := RunResult{RunRef: j.ref, Started: true}
 	if err != nil {
-		res.Status, res.Started = runlog.InfraFailed, false
+		res := RunResult{RunRef: j.ref, Status: runlog.InfraFailed}
 		if ctx.Err() != nil {
 			res.Status = runlog.Cancelled
 			return res
@@ -152,9 +188,15 @@ func (e *Engine) runOne(ctx context.Context, r Request, rep Reporter, s *Summary
 		return res
 	}
 	rep.RunStarted(j.ref)
+	return e.drive(ctx, rep, j, owner)
+}
+
+// drive runs a job whose run the caller owns, and releases it.
+func (e *Engine) drive(ctx context.Context, rep Reporter, j job, owner runlog.Owner) RunResult {
+	o := j.options
 	got, err := e.runner().Run(ctx, run.Request{
-		Run: j.ref.ID, Task: j.task, Owner: owner, Watch: watch{j.ref, rep},
-		Policy: deploy.Policy{Keep: r.Keep, Chain: r.Sandbox, Isolation: r.Isolation},
+		Run: j.ref.ID, Task: j.task, Owner: owner, Watch: watch{j.ref, rep}, Prior: j.prior, Version: j.version,
+		Policy: deploy.Policy{Keep: o.Keep, Chain: o.Sandbox, Isolation: o.Isolation}, Parallel: o.Parallel, Seed: o.Seed, Models: o.Models,
 	})
 	if err != nil {
 		// The result says so too; an owner that was fenced has nothing to release.
@@ -163,15 +205,16 @@ func (e *Engine) runOne(ctx context.Context, r Request, rep Reporter, s *Summary
 	if err := owner.Release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, runlog.ErrFenced) {
 		e.Log.Warn("release the run", "run", j.ref.ID, "error", err)
 	}
-	res.Status, res.Scores, res.Seconds, res.Failures = got.Status, got.Scores, got.Seconds, got.Failures
-	res.Isolation, res.removed, res.left = got.Isolation, got.Removed, got.Left
-	return res
+	return RunResult{
+		RunRef: j.ref, Started: true, Status: got.Status, Scores: got.Scores, Seconds: got.Seconds, Failures: got.Failures, Isolation: got.Isolation,
+		Cost: got.Cost, Fenced: errors.Is(err, runlog.ErrFenced), removed: got.Removed, left: got.Left, kept: o.Keep,
+	}
 }
 
-func (e *Engine) claim(ctx context.Context, r Request, s *Summary, j job) (runlog.Owner, error) {
+func (e *Engine) claim(ctx context.Context, s *Summary, j job) (runlog.Owner, error) {
 	if err := e.Runs.Create(ctx, runlog.Meta{
-		ID: j.ref.ID, Task: j.ref.Task, TaskVersion: j.ref.Version, Label: j.ref.Label, Bundle: r.Source.Root,
-		Group: s.Group, Eval: j.eval, Trial: j.ref.Trial,
+		ID: j.ref.ID, Task: j.ref.Task, TaskVersion: j.ref.Version, Label: j.ref.Label, Bundle: s.Bundle,
+		Group: s.Group, Eval: j.eval, Trial: j.ref.Trial, Options: j.options, Labels: labels(j),
 	}); err != nil {
 		return nil, fmt.Errorf("make the run's record: %w", err)
 	}
@@ -180,6 +223,21 @@ func (e *Engine) claim(ctx context.Context, r Request, s *Summary, j job) (runlo
 		return nil, fmt.Errorf("own the run: %w", err)
 	}
 	return owner, nil
+}
+
+// labels are what lists show of a run beside its task.
+func labels(j job) map[string]string {
+	out := map[string]string{}
+	for role, model := range j.options.Models {
+		out["model."+role] = model
+	}
+	if j.ref.Row != "" {
+		out["seed"] = j.ref.Row
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return out
 }
 
 // down takes runs down and books what was removed and what is left.

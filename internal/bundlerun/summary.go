@@ -51,7 +51,11 @@ type RunResult struct {
 	Isolation string             `json:"isolation,omitempty"` // the weakest level in force among its sandboxes
 	// Failures are why it failed, the one that decides first.
 	Failures []run.Failure `json:"failures,omitempty"`
+	Cost     runlog.Cost   `json:"cost"`
+	// Fenced says that another owner took the run over: how it ends is in the record that this one writes.
+	Fenced bool `json:"fenced,omitempty"`
 
+	kept    bool // its sandboxes outlive it
 	removed int
 	left    []string
 }

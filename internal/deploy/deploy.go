@@ -41,9 +41,10 @@ func (r *Refused) Error() string { return strings.Join(r.Reasons, "; ") }
 func (r *Refused) Is(err error) bool { return err == sandbox.ErrUnsupported }
 
 // Observer is told what becomes of a run's sandboxes, from the goroutines that make and remove them. It must not call back.
+// step is the one that made the sandbox; "" where nobody knows.
 type Observer interface {
-	BoxCreated(name string, b sandbox.Info)
-	BoxRemoved(name string, b sandbox.Info, err error)
+	BoxCreated(step, name string, b sandbox.Info)
+	BoxRemoved(step, name string, b sandbox.Info, err error)
 }
 
 // Policy is what holds for every sandbox of a run.
@@ -187,7 +188,7 @@ func (d *Deployments) made(ctx context.Context, r Request, p Policy, info sandbo
 		return errors.Join(ErrDown, d.destroy(ctx, b))
 	}
 	if p.Observer != nil {
-		p.Observer.BoxCreated(r.Name, info)
+		p.Observer.BoxCreated(r.Step, r.Name, info)
 	}
 	return nil
 }

@@ -50,8 +50,8 @@ type seen struct {
 	text []string
 }
 
-func (s *seen) BoxCreated(name string, b sandbox.Info) { s.add("made " + name) }
-func (s *seen) BoxRemoved(name string, b sandbox.Info, err error) {
+func (s *seen) BoxCreated(_, name string, b sandbox.Info) { s.add("made " + name) }
+func (s *seen) BoxRemoved(_, name string, b sandbox.Info, err error) {
 	s.add(fmt.Sprintf("removed %s %v", name, err))
 }
 

@@ -169,7 +169,7 @@ func (d *Deployments) remove(ctx context.Context, a *account, u undo) error {
 	observer := a.policy.Observer
 	d.mu.Unlock()
 	if observer != nil {
-		observer.BoxRemoved(u.name, u.box.info, err)
+		observer.BoxRemoved(u.step, u.name, u.box.info, err)
 	}
 	return err
 }

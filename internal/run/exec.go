@@ -2,7 +2,6 @@ package run
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -19,7 +18,7 @@ var errTimeout = errors.New("the step's time is up")
 func (r *Runner) exec(ctx context.Context, st *task.Step, c *step.Call) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.Log.Error("an executor panicked", "step", st.ID, "type", st.Type, "panic", p, "stack", string(debug.Stack()))
+			r.Log.Error("an executor panicked", "step", st.ID, "type", st.Type, "panic", r.Redact.String(fmt.Sprint(p)), "stack", r.Redact.String(string(debug.Stack())))
 			err = step.Infra(step.Errorf("InternalError", "a defect in agent-env stopped this %s step; -v shows where, please report it", st.Type))
 		}
 	}()
@@ -27,7 +26,9 @@ func (r *Runner) exec(ctx context.Context, st *task.Step, c *step.Call) (err err
 	if !ok {
 		return step.Errorf("UnsupportedError", "%s", missing(st.Type))
 	}
-	c.Doc = Filled(st.Kind, st.Doc)
+	if c.Doc, err = r.revealed(ctx, Filled(st.Kind, st.Doc)); err != nil {
+		return err
+	}
 	if st.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, st.Timeout, errTimeout)
@@ -57,15 +58,4 @@ func Filled(k *step.Kind, d doc.Node) doc.Node {
 // missing says that nothing executes a step type.
 func missing(typ string) string {
 	return fmt.Sprintf("%s steps are checked but can't be run by this version of agent-env", typ)
-}
-
-func diffJSON(ops []step.Op) json.RawMessage {
-	if len(ops) == 0 {
-		return nil
-	}
-	b, err := json.Marshal(ops)
-	if err != nil { // ops hold JSON already
-		panic(fmt.Sprintf("run: marshal diff: %v", err))
-	}
-	return b
 }

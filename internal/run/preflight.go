@@ -44,10 +44,11 @@ func (r *Runner) preflight(ctx context.Context, st *task.Step, plan step.Plan) d
 			Fix: "those it runs are " + strings.Join(r.Executors.Names(), ", "),
 		}}
 	}
+	l := r.unresolved(ctx, st)
 	if p, ok := e.Value.(step.Preflighter); ok {
-		return p.Preflight(ctx, Filled(st.Kind, st.Doc), plan)
+		l = append(l, p.Preflight(ctx, Filled(st.Kind, st.Doc), plan)...)
 	}
-	return nil
+	return l
 }
 
 // problem puts what an executor found, with the field as its place, in the shape of bundle problems.

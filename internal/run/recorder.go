@@ -10,8 +10,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/step"
 )
 
 const (
@@ -25,10 +27,13 @@ const (
 
 // recorder writes a run's events in one order: those that wait, then those of the commit. It also tells the time of the lease.
 type recorder struct {
-	ctx   context.Context //nolint:containedctx // the run's without its cancellation: events come from loggers, and a cancelled run's end is written too
-	owner runlog.Owner
-	slog  *slog.Logger
-	stop  context.CancelCauseFunc // ends the run
+	ctx     context.Context //nolint:containedctx // the run's without its cancellation: events come from loggers, and a cancelled run's end is written too
+	run     string
+	owner   runlog.Owner
+	slog    *slog.Logger
+	redact  *redact.Redactor
+	objects Objects                 // may be nil
+	stop    context.CancelCauseFunc // ends the run
 
 	order sync.Mutex // held from taking what waits until it is appended
 
@@ -38,10 +43,15 @@ type recorder struct {
 	err     error // of the first append that failed; nothing is written after it
 	levels  []string
 	wake    chan struct{}
+
+	decisions map[string]chan step.Decision // by step
+	cost      runlog.Cost
 }
 
-func newRecorder(ctx context.Context, run string, o runlog.Owner, log *slog.Logger, stop context.CancelCauseFunc) *recorder {
-	return &recorder{ctx: context.WithoutCancel(ctx), owner: o, slog: log.With("run", run), stop: stop, wake: make(chan struct{}, 1)}
+func newRecorder(ctx context.Context, q Request, run *Runner, stop context.CancelCauseFunc) *recorder {
+	return &recorder{ctx: context.WithoutCancel(ctx), run: q.Run, owner: q.Owner, slog: run.Log.With("run", q.Run), stop: stop,
+		redact: run.Redact, objects: run.Objects, wake: make(chan struct{}, 1),
+		decisions: map[string]chan step.Decision{}}
 }
 
 // start renews the ownership, serves requests and writes what waits, until the function that it answers is called.
@@ -64,8 +74,13 @@ func (r *recorder) renew(ctx context.Context) {
 		case q, ok := <-requests:
 			if !ok {
 				requests = nil
-			} else if q.Kind == "cancel" {
+				break
+			}
+			switch q.Kind {
+			case runlog.AskCancel:
 				r.stop(errAsked)
+			case runlog.AskDecide:
+				r.decided(q.Step, q.Data)
 			}
 		case <-t.C:
 			err := r.owner.Renew(ctx)
@@ -93,6 +108,58 @@ func (r *recorder) pump(ctx context.Context) {
 		case <-time.After(logDelay):
 			_ = r.commit() // a failure ends the run by itself
 		}
+	}
+}
+
+// spend records a cost as it arises: an attempt that is killed has spent it too.
+func (r *recorder) spend(stepID string, attempt int, c runlog.Cost) {
+	r.mu.Lock()
+	r.cost = r.cost.Plus(c)
+	r.mu.Unlock()
+	r.later(event(runlog.StepCost, stepID, attempt, c))
+}
+
+func (r *recorder) spent() runlog.Cost {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.cost
+}
+
+// maxDecisions is how many decisions of one step may wait to be read.
+const maxDecisions = 16
+
+// inbox is where decisions about a step go.
+func (r *recorder) inbox(stepID string) chan step.Decision {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.decisions[stepID]
+	if c == nil {
+		c = make(chan step.Decision, maxDecisions)
+		r.decisions[stepID] = c
+	}
+	return c
+}
+
+// decided records a decision, then hands it to its step. A request is handed out once, so the record is what a resumed run has of it.
+func (r *recorder) decided(stepID string, data json.RawMessage) {
+	if d, ok := r.decision(stepID, data); ok && r.commit(runlog.Event{At: now(), Kind: runlog.StepDecided, Step: stepID, Data: data}) == nil {
+		r.deliver(stepID, d)
+	}
+}
+
+func (r *recorder) decision(stepID string, data json.RawMessage) (d step.Decision, ok bool) {
+	if err := json.Unmarshal(data, &d); err != nil {
+		r.slog.Warn("a decision that can't be read", "step", stepID, "error", err)
+		return d, false
+	}
+	return d, true
+}
+
+func (r *recorder) deliver(stepID string, d step.Decision) {
+	select {
+	case r.inbox(stepID) <- d:
+	default:
+		r.slog.Warn("too many decisions wait for the step", "step", stepID)
 	}
 }
 
@@ -161,10 +228,14 @@ func (r *recorder) fenced() bool { return errors.Is(r.failed(), runlog.ErrFenced
 
 // log notes something about the run as a whole.
 func (r *recorder) log(level slog.Level, message string, attrs ...any) {
+	message = r.redact.String(message)
 	line := runlog.LogLine{Level: levelName(level), Message: clip(message)}
 	for i := 0; i+1 < len(attrs); i += 2 {
 		if line.Attrs == nil {
 			line.Attrs = map[string]any{}
+		}
+		if text, ok := attrs[i+1].(string); ok {
+			attrs[i+1] = r.redact.String(text)
 		}
 		line.Attrs[fmt.Sprint(attrs[i])] = attrs[i+1]
 	}
@@ -173,21 +244,21 @@ func (r *recorder) log(level slog.Level, message string, attrs ...any) {
 }
 
 // BoxCreated records a sandbox with the isolation that was found in force.
-func (r *recorder) BoxCreated(name string, b sandbox.Info) {
+func (r *recorder) BoxCreated(step, name string, b sandbox.Info) {
 	r.mu.Lock()
 	r.levels = append(r.levels, b.Isolation.Level)
 	r.mu.Unlock()
 	isolation, _ := json.Marshal(b.Isolation) // of strings and bools: it can't fail
-	r.later(event(runlog.BoxCreated, "", 0, runlog.Box{ID: b.ID, Name: name, Provider: b.Provider, Isolation: isolation}))
+	r.later(event(runlog.BoxCreated, step, 0, runlog.Box{ID: b.ID, Name: name, Provider: b.Provider, Step: step, Tied: b.Tied, Isolation: isolation}))
 }
 
 // BoxRemoved records that a sandbox is gone, or why it isn't.
-func (r *recorder) BoxRemoved(name string, b sandbox.Info, err error) {
-	box := runlog.Box{ID: b.ID, Name: name, Provider: b.Provider}
+func (r *recorder) BoxRemoved(step, name string, b sandbox.Info, err error) {
+	box := runlog.Box{ID: b.ID, Name: name, Provider: b.Provider, Step: step}
 	if err != nil {
-		box.Error = err.Error()
+		box.Error = r.redact.String(err.Error())
 	}
-	r.later(event(runlog.BoxRemoved, "", 0, box))
+	r.later(event(runlog.BoxRemoved, step, 0, box))
 }
 
 // weakest is the weakest isolation level among the sandboxes seen.
@@ -228,14 +299,15 @@ func event(kind, stepID string, attempt int, data any) runlog.Event {
 
 func now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// clip keeps the beginning of a long message, whole characters, and says how much is missing.
-func clip(s string) string {
-	if len(s) <= maxMessage {
+// clip keeps the beginning of a long message and says how much is missing.
+func clip(s string) string { return cut(s, maxMessage) }
+
+// cut keeps the first n bytes of s, less what would break a character, and says how much is missing.
+func cut(s string, n int) string {
+	if len(s) <= n {
 		return s
 	}
-	n := maxMessage
-	for n > maxMessage-utf8.UTFMax && !utf8.RuneStart(s[n]) {
-		n--
+	for most := n; n > most-utf8.UTFMax && !utf8.RuneStart(s[n]); n-- {
 	}
 	return fmt.Sprintf("%s… (%d bytes more)", s[:n], len(s)-n)
 }

@@ -4,11 +4,13 @@ import (
 	"log/slog"
 	"time"
 
+	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/task"
 )
 
 // retry is a part of the graph that the run goes back to: everything that depends on one step.
 type retry struct {
+	cause  int // the step that failed
 	from   int
 	after  task.Set  // what depends on from
 	at     time.Time // when it may start
@@ -31,7 +33,7 @@ func (s *sched) retry(i int) bool {
 	backoff := min(rule.Backoff<<min(n.retries, 16), maxBackoff)
 	n.retries++
 	n.state = waiting
-	rt := &retry{from: rule.From, after: s.q.Task.Dependents(rule.From), at: time.Now().Add(backoff)}
+	rt := &retry{cause: i, from: rule.From, after: s.q.Task.Dependents(rule.From), at: time.Now().Add(backoff)}
 	for j := range s.nodes {
 		m := &s.nodes[j]
 		if !rt.has(j) || m.state != running || j == i {
@@ -94,7 +96,9 @@ func (s *sched) reset(rt *retry) {
 	for j := range s.nodes {
 		if rt.has(j) {
 			indices = append(indices, j)
-			ids = append(ids, s.step(j).ID)
+			if s.nodes[j].attempt > 0 {
+				ids = append(ids, s.step(j).ID)
+			}
 			s.nodes[j].state = waiting
 			s.forget(s.nodes[j].failure)
 			s.nodes[j].failure = nil
@@ -114,10 +118,16 @@ func (s *sched) reset(rt *retry) {
 		}
 	}
 	s.hist.Drop(indices...)
+	rt.undone = true
+	// On record first: an owner who lost the run must not touch what may stand for another by now.
+	if s.rec.commit(event(runlog.StepsReset, s.step(rt.cause).ID, 0, runlog.Reset{
+		Steps: ids, Reason: runlog.ResetRetry, Step: s.step(rt.cause).ID, From: s.step(rt.from).ID,
+	})) != nil {
+		return
+	}
 	if err := s.r.World.Undo(s.ctx, s.q.Run, ids...); err != nil {
 		s.rec.log(slog.LevelWarn, "undoing what steps had standing before they run again: "+err.Error())
 	}
-	rt.undone = true
 }
 
 // forget takes a failure that a retry made good off the books.

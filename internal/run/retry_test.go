@@ -48,10 +48,10 @@ func TestRetryGoesBackAndRunsAllThatDepends(t *testing.T) {
 	}
 	want(t, "status", res.Status, runlog.Unscored)
 	want(t, "failures that stay", len(res.Failures), 0)
-	want(t, "undone", r.world.undone, []string{"load", "act", "after", "load", "act", "after"})
+	want(t, "undone", r.world.undone, []string{"load", "act", "load", "act"})
 	want(t, "events", r.owner.text(), []string{
 		"run.started", "start box 1", "end box succeeded", "start load 1", "end load succeeded",
-		"start act 1", "note", "end act failed", "start load 2", "end load succeeded", "start act 2", "note", "end act failed",
+		"start act 1", "note", "end act failed", "steps.reset", "start load 2", "end load succeeded", "start act 2", "note", "end act failed", "steps.reset",
 		"start load 3", "end load succeeded", "start act 3", "end act succeeded", "start after 1", "end after succeeded", "run.ended",
 	})
 }
@@ -62,7 +62,7 @@ func TestRetrySpentBudgetFails(t *testing.T) {
 	res, _ := r.run(t.Context())
 	want(t, "status", res.Status, runlog.Failed)
 	want(t, "one failure", len(res.Failures), 1)
-	want(t, "events", r.owner.text(), []string{"run.started", "start a 1", "note", "end a failed", "start a 2", "end a failed", "run.ended"})
+	want(t, "events", r.owner.text(), []string{"run.started", "start a 1", "note", "end a failed", "steps.reset", "start a 2", "end a failed", "run.ended"})
 }
 
 func TestRetryBacksOffTwiceAsLongEachTime(t *testing.T) {
@@ -122,7 +122,7 @@ func TestRetryIsGivenUpAfterAFatalFailure(t *testing.T) {
 		want(t, "status", res.Status, runlog.Failed)
 		want(t, "decides", res.Failures[0].Step, "bad")
 		want(t, "seconds", res.Seconds, 1)
-		want(t, "events", r.owner.text(), []string{"run.started", "start a 1", "start bad 1", "note", "end a failed", "end bad failed", "end a skipped", "run.ended"})
+		want(t, "events", r.owner.text(), []string{"run.started", "start a 1", "start bad 1", "note", "end a failed", "steps.reset", "end bad failed", "end a skipped", "run.ended"})
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/task"
@@ -23,6 +24,7 @@ import (
 // World is what the run needs of internal/deploy.
 type World interface {
 	Open(run string, p deploy.Policy)
+	Reopen(ctx context.Context, run string, keep []deploy.Known) error
 	Undo(ctx context.Context, run string, steps ...string) error
 	Down(ctx context.Context, run string) (deploy.Gone, error)
 }
@@ -69,6 +71,14 @@ type Runner struct {
 	Executors *catalog.Set[step.Executor]
 	World     World
 	Log       *slog.Logger
+	// Objects keeps what is too long for an event; nil keeps everything in events.
+	Objects Objects
+	// Room says whether the machine takes another step; nil always does.
+	Room Room
+	// Secrets resolves references to secrets in steps; nil knows none.
+	Secrets Secrets
+	// Redact takes the values of secrets out of everything that is recorded or said; nil knows none.
+	Redact *redact.Redactor
 }
 
 // Request is one run of a task that its caller owns.
@@ -78,6 +88,14 @@ type Request struct {
 	Owner  runlog.Owner
 	Policy deploy.Policy // its Observer is the run's own
 	Watch  Watcher       // may be nil
+	// Prior is what an earlier owner left; nil for a run that nobody started.
+	Prior *Prior
+	// Version is the task's version where it is not the one that the run was made with.
+	Version int
+	// Parallel is how many steps of the run may be under way at once; 0 is no limit.
+	Parallel int
+	// Seed and Models are handed to executors.
+	Seed, Models map[string]string
 }
 
 // Result is how a run ended.
@@ -90,6 +108,7 @@ type Result struct {
 	Left     []string           // ids of sandboxes that could not be removed
 	// Isolation is the weakest level in force among the run's sandboxes; "" when it had none.
 	Isolation string
+	Cost      runlog.Cost // of all attempts of all steps, an earlier owner's too
 }
 
 // Reasons for which a run's context is cancelled.
@@ -107,7 +126,7 @@ const graceDown = 10 * time.Second
 func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	rec := newRecorder(ctx, q.Run, q.Owner, r.Log, cancel)
+	rec := newRecorder(ctx, q, r, cancel)
 	stop := rec.start()
 	defer stop()
 
@@ -115,19 +134,26 @@ func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 	policy.Observer = rec
 	r.World.Open(q.Run, policy)
 
-	start := runlog.RunStart{Isolation: policy.Isolation}
+	start := runlog.RunStart{Isolation: policy.Isolation, Version: q.Version}
 	for i := range q.Task.Steps {
 		start.Steps = append(start.Steps, runlog.StepInfo{ID: q.Task.Steps[i].ID, Type: q.Task.Steps[i].Type})
 	}
 	began := time.Now()
+	if q.Prior != nil {
+		start.Resumed = q.Prior.started
+	}
 	rec.hold(event(runlog.RunStarted, "", 0, start))
 	s := newSched(ctx, r, q, rec)
+	if q.Prior != nil {
+		s.resumed(q.Prior)
+	}
 	s.loop()
 
 	res := s.result()
 	res.Seconds = seconds(time.Since(began))
 	res.Isolation = rec.weakest()
-	end := runlog.RunEnd{Status: res.Status, Scores: res.Scores}
+	res.Cost = rec.spent()
+	end := runlog.RunEnd{Status: res.Status, Scores: res.Scores, Cost: res.Cost}
 	if len(res.Failures) > 0 {
 		f := res.Failures[0]
 		end.Error, end.ErrorType, end.Step = f.Error, f.ErrorType, f.Step

@@ -84,12 +84,13 @@ func (o *owner) text() []string {
 
 // world counts what a run asks of it.
 type world struct {
-	mu     sync.Mutex
-	policy deploy.Policy
-	undone []string
-	downs  int
-	onDown func()
-	gone   deploy.Gone
+	mu       sync.Mutex
+	policy   deploy.Policy
+	undone   []string
+	reopened []deploy.Known
+	downs    int
+	onDown   func()
+	gone     deploy.Gone
 }
 
 func (w *world) Open(_ string, p deploy.Policy) { w.policy = p }
@@ -98,6 +99,13 @@ func (w *world) Undo(_ context.Context, _ string, steps ...string) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.undone = append(w.undone, steps...)
+	return nil
+}
+
+func (w *world) Reopen(_ context.Context, _ string, keep []deploy.Known) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.reopened = append(w.reopened, keep...)
 	return nil
 }
 
@@ -339,7 +347,7 @@ func TestCancel(t *testing.T) {
 		want(t, "status", res.Status, runlog.Cancelled)
 		want(t, "no scores", len(res.Scores), 0)
 		want(t, "events", r.owner.text(), []string{
-			"run.started", "start done 1", "end done succeeded", "start slow 1",
+			"run.started", "start done 1", "end done succeeded", "start slow 1", "run.cancelling",
 			"end slow cancelled", "end collect skipped", "run.ended",
 		})
 		want(t, "downs", r.world.downs, 1)
@@ -477,9 +485,9 @@ func TestIsolationIsTheWeakestSeen(t *testing.T) {
 	r := newRig()
 	r.add("a", "", func(context.Context, *step.Call) error {
 		o := r.world.policy.Observer
-		o.BoxCreated("one", sandbox.Info{ID: "1", Isolation: sandbox.Isolation{Level: sandbox.LevelContainer}})
-		o.BoxCreated("two", sandbox.Info{ID: "2", Isolation: sandbox.Isolation{Level: sandbox.LevelNamespaces}})
-		o.BoxRemoved("two", sandbox.Info{ID: "2"}, errors.New("busy"))
+		o.BoxCreated("s", "one", sandbox.Info{ID: "1", Isolation: sandbox.Isolation{Level: sandbox.LevelContainer}})
+		o.BoxCreated("s", "two", sandbox.Info{ID: "2", Isolation: sandbox.Isolation{Level: sandbox.LevelNamespaces}})
+		o.BoxRemoved("s", "two", sandbox.Info{ID: "2"}, errors.New("busy"))
 		return nil
 	})
 	res, _ := r.run(t.Context())
@@ -490,9 +498,9 @@ func TestIsolationIsTheWeakestSeen(t *testing.T) {
 			boxes = append(boxes, e.Kind+" "+string(e.Data))
 		}
 	}
-	want(t, "box events", strings.Join(boxes, "\n"), `box.created {"id":"1","name":"one","provider":"","isolation":{"level":"container"}}
-box.created {"id":"2","name":"two","provider":"","isolation":{"level":"namespaces"}}
-box.removed {"id":"2","name":"two","provider":"","error":"busy"}`)
+	want(t, "box events", strings.Join(boxes, "\n"), `box.created {"id":"1","name":"one","provider":"","step":"s","isolation":{"level":"container"}}
+box.created {"id":"2","name":"two","provider":"","step":"s","isolation":{"level":"namespaces"}}
+box.removed {"id":"2","name":"two","provider":"","step":"s","error":"busy"}`)
 }
 
 func TestPreflightTellsAllAtOnce(t *testing.T) {

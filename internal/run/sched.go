@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -60,13 +61,16 @@ type sched struct {
 	failures []*Failure
 	retries  []*retry
 	gone     deploy.Gone // taken down before the end
+	starting int         // steps that dispatch is about to start
+	noRoom   string      // why the last step that looked for room found none
 }
 
 // ended is what an executor left.
 type ended struct {
-	i   int
-	ops []step.Op
-	err error
+	i    int
+	ops  []step.Op
+	diff json.RawMessage // ops as the record has them
+	err  error
 }
 
 func newSched(ctx context.Context, r *Runner, q Request, rec *recorder) *sched {
@@ -123,9 +127,10 @@ func (s *sched) loop() {
 				}
 			}
 		case <-s.wake():
+		case <-s.roomTimer():
 		case <-cancelled:
 			cancelled = nil
-			s.stopped = true
+			s.cancelling()
 			t := time.NewTimer(graceDown)
 			defer t.Stop()
 			grace = t.C
@@ -133,6 +138,14 @@ func (s *sched) loop() {
 			// A step that doesn't end when told to: without its sandboxes it has nothing to wait for.
 			s.down()
 		}
+	}
+}
+
+// cancelling lets nothing new start. It is on record before anything that follows from it, so that a resumed run stays cancelled.
+func (s *sched) cancelling() {
+	if !s.stopped {
+		s.stopped = true
+		s.rec.hold(event(runlog.Cancelling, "", 0, struct{}{}))
 	}
 }
 
@@ -150,18 +163,30 @@ func (s *sched) down() {
 func (s *sched) dispatch() {
 	s.resume()
 	var start []int
+	full := 0 // steps in a row that found no room
 	for len(s.ready) > 0 {
 		i := s.ready[0]
-		s.ready = s.ready[1:]
 		n := &s.nodes[i]
+		due := n.state == waiting && n.waits == 0 && !s.held(i) // a retry may have come between
+		starts := due && !s.stopped && (!s.fatal || s.step(i).Always)
+		if starts && !s.enter() {
+			if full++; !s.fatal || full >= len(s.ready) {
+				break
+			}
+			s.ready = append(s.ready[1:], i) // those behind it that never start are settled now
+			continue
+		}
+		s.ready = s.ready[1:]
 		switch {
-		case n.state != waiting || n.waits > 0 || s.held(i): // a retry may have come between
-		case s.stopped, s.fatal && !s.step(i).Always:
+		case !due:
+		case !starts:
 			n.state = skipped
 			s.cut = s.cut || s.stopped
 			s.rec.hold(event(runlog.StepEnded, s.step(i).ID, 0, runlog.StepEnd{Status: runlog.Skipped}))
 			s.settle(i)
 		default:
+			s.starting++
+			full = 0
 			n.state = running
 			n.attempt++
 			n.began = time.Now()
@@ -169,15 +194,18 @@ func (s *sched) dispatch() {
 			s.rec.hold(event(runlog.StepStarted, s.step(i).ID, n.attempt, runlog.StepStart{Type: s.step(i).Type}))
 		}
 	}
-	if err := s.rec.commit(); err != nil && !s.stopped { // the run's context is cancelled by now
+	if s.rec.commit() != nil && !s.stopped { // the run's context is cancelled by now
 		s.stopped = true
 		for _, i := range start {
 			s.nodes[i].state = waiting
+			s.leave()
 		}
+		s.starting = 0
 		s.ready = append(s.ready, start...)
 		s.dispatch()
 		return
 	}
+	s.starting = 0
 	for _, i := range start {
 		s.start(i)
 	}
@@ -206,17 +234,34 @@ func (s *sched) start(i int) {
 		Run: s.q.Run, Step: s.step(i).ID, Attempt: n.attempt,
 		State: s.hist.View(anc.Has),
 		Out:   &step.Diff{},
-		Log:   slog.New(&stepLog{rec: s.rec, step: s.step(i).ID, attempt: n.attempt, next: s.rec.slog.With("step", s.step(i).ID).Handler()}),
+		Seed:  s.q.Seed, Models: s.q.Models, Decisions: s.rec.inbox(s.step(i).ID),
+		OnSpend: func(c step.Cost) { s.rec.spend(s.step(i).ID, n.attempt, runlog.Cost(c)) },
 	}
+	log := newStepLog(s, i)
+	call.Log = slog.New(log)
 	go func() {
 		defer cancel(nil)
-		err := s.r.exec(ctx, s.step(i), call)
-		e := ended{i: i, err: err}
-		if err == nil {
-			e.ops = call.Out.Ops()
+		e := ended{i: i, err: s.r.exec(ctx, s.step(i), call)}
+		log.close()
+		if e.err == nil {
+			e.ops, e.diff, e.err = s.output(ctx, call.Out)
 		}
 		s.done <- e
 	}()
+}
+
+// output is what a step leaves: for the steps after it, and for the record. No secret is in either.
+func (s *sched) output(ctx context.Context, out *step.Diff) ([]step.Op, json.RawMessage, error) {
+	ops := out.Ops()
+	for i := range ops {
+		ops[i].Path = s.r.Redact.String(ops[i].Path)
+		ops[i].Value = s.r.Redact.JSON(ops[i].Value)
+	}
+	diff, err := saveOps(ctx, s.r.Objects, s.q.Run, ops)
+	if err != nil {
+		return nil, nil, step.Infra(err)
+	}
+	return ops, diff, nil
 }
 
 func (s *sched) started(i int) StepStarted {
@@ -226,6 +271,7 @@ func (s *sched) started(i int) StepStarted {
 // finish takes what an executor left: its diff when it succeeded, its failure and what follows from it otherwise.
 func (s *sched) finish(e ended) {
 	s.inFlight--
+	s.leave()
 	n := &s.nodes[e.i]
 	took := time.Since(n.began)
 	end := runlog.StepEnd{Seconds: seconds(took)}
@@ -237,7 +283,7 @@ func (s *sched) finish(e ended) {
 	case e.err == nil:
 		n.state, n.failure = succeeded, nil
 		end.Status = runlog.Succeeded
-		end.Diff = diffJSON(e.ops)
+		end.Diff = e.diff
 		s.hist.Commit(e.i, e.ops)
 		s.settle(e.i)
 	default:
@@ -253,7 +299,7 @@ func (s *sched) finish(e ended) {
 // fail books a step's failure and tells whether the run goes back because of it.
 func (s *sched) fail(i int, err error, end *runlog.StepEnd) (again bool) {
 	n, st := &s.nodes[i], s.step(i)
-	f := failure(st, err)
+	f := s.r.failure(st, err)
 	n.failure = f
 	end.Error, end.ErrorType = f.Error, f.ErrorType
 	switch {
@@ -261,7 +307,8 @@ func (s *sched) fail(i int, err error, end *runlog.StepEnd) (again bool) {
 		f.ErrorType, f.Error = "Cancelled", "the run was cancelled"
 		end.Status, end.Error, end.ErrorType = runlog.Cancelled, f.Error, f.ErrorType
 		n.state = failed
-		s.stopped, s.cut = true, true
+		s.cancelling()
+		s.cut = true
 		s.settle(i)
 		return false
 	case f.Infra:
@@ -270,6 +317,7 @@ func (s *sched) fail(i int, err error, end *runlog.StepEnd) (again bool) {
 		end.Status = runlog.Failed
 	}
 	if s.retry(i) {
+		end.Again = true
 		return true
 	}
 	n.state = failed
@@ -282,8 +330,8 @@ func (s *sched) fail(i int, err error, end *runlog.StepEnd) (again bool) {
 }
 
 // failure is an executor's error as records and people see it.
-func failure(st *task.Step, err error) *Failure {
-	f := &Failure{Step: st.ID, Type: st.Type, Error: clip(err.Error()), Infra: step.IsInfra(err)}
+func (r *Runner) failure(st *task.Step, err error) *Failure {
+	f := &Failure{Step: st.ID, Type: st.Type, Error: clip(r.Redact.String(err.Error())), Infra: step.IsInfra(err)}
 	var typed *step.Error
 	switch {
 	case errors.As(err, &typed):

@@ -104,10 +104,22 @@ func (f *folder) add(e Event) {
 		if d.Type != "" {
 			st.Type = d.Type
 		}
-		*st = StepRecord{StepInfo: st.StepInfo, Status: Running, Attempt: e.Attempt, Started: e.At}
+		*st = StepRecord{StepInfo: st.StepInfo, Status: Running, Attempt: e.Attempt, Started: e.At, Retries: st.Retries, Cost: st.Cost}
 		delete(f.diffs, e.Step)
 	case StepEnded:
 		f.stepEnded(e)
+	case StepsReset:
+		var d Reset
+		if decode(e, &d) == nil {
+			f.reset(d)
+		}
+	case StepCost:
+		var d Cost
+		if decode(e, &d) == nil {
+			st := f.step(e.Step)
+			st.Cost = st.Cost.Plus(d)
+			f.r.Cost = f.r.Cost.Plus(d)
+		}
 	case BoxCreated, BoxRemoved:
 		var d Box
 		if decode(e, &d) == nil {
@@ -121,6 +133,10 @@ func (f *folder) start(d RunStart) {
 	old, at := f.r.Steps, f.steps
 	f.r.Steps, f.steps = make([]StepRecord, 0, len(d.Steps)), make(map[string]int, len(d.Steps))
 	f.r.FailedAt, f.r.Left = "", nil
+	f.r.Epochs++
+	if d.Version > 0 {
+		f.r.TaskVersion = d.Version
+	}
 	for _, info := range d.Steps {
 		st := StepRecord{StepInfo: info, Status: Queued}
 		if i, ok := at[info.ID]; ok {
@@ -150,7 +166,10 @@ func (f *folder) stepEnded(e Event) {
 	}
 	st := f.step(e.Step)
 	if st.Status != Running { // it never started: skipped, or ended by the scheduler
-		*st = StepRecord{StepInfo: st.StepInfo}
+		*st = StepRecord{StepInfo: st.StepInfo, Retries: st.Retries, Cost: st.Cost}
+	}
+	if d.Again {
+		st.Retries++
 	}
 	st.Status, st.Ended, st.Seconds, st.Error, st.ErrorType = d.Status, e.At, d.Seconds, d.Error, d.ErrorType
 	if e.Attempt != 0 {
@@ -158,6 +177,18 @@ func (f *folder) stepEnded(e Event) {
 	}
 	f.diffs[e.Step] = d.Diff
 	f.ended = append(slices.DeleteFunc(f.ended, func(id string) bool { return id == e.Step }), e.Step)
+}
+
+// reset forgets what steps did, but not how often they tried and what they cost.
+func (f *folder) reset(d Reset) {
+	gone := make(map[string]bool, len(d.Steps))
+	for _, id := range d.Steps {
+		gone[id] = true
+		st := f.step(id)
+		*st = StepRecord{StepInfo: st.StepInfo, Status: Queued, Attempt: st.Attempt, Retries: st.Retries, Cost: st.Cost}
+		delete(f.diffs, id)
+	}
+	f.ended = slices.DeleteFunc(f.ended, func(id string) bool { return gone[id] })
 }
 
 func (f *folder) box(kind string, d Box) {

@@ -2,6 +2,7 @@ package runlog
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"math"
@@ -47,6 +48,13 @@ func PackMeta(m Meta) []byte {
 	b = binary.AppendUvarint(b, uint64(len(m.Labels)))
 	for _, k := range slices.Sorted(maps.Keys(m.Labels)) {
 		b = packText(packText(b, k), m.Labels[k])
+	}
+	if !m.Options.IsZero() {
+		text, err := json.Marshal(m.Options)
+		if err != nil { // PrepareMeta has refused such
+			panic(fmt.Sprintf("runlog: pack the options of a run: %v", err))
+		}
+		b = packText(b, string(text))
 	}
 	return b
 }
@@ -148,6 +156,9 @@ func Unpack(meta, state []byte) (Summary, error) {
 			k := u.text()
 			s.Labels[k] = u.text()
 		}
+	}
+	if u.s != "" {
+		u.bad = json.Unmarshal([]byte(u.text()), &s.Options) != nil || u.bad
 	}
 	bad := u.bad || u.s != ""
 	u = newUnpacker(state)

@@ -9,6 +9,9 @@ import (
 type RunStart struct {
 	Steps     []StepInfo `json:"steps"`
 	Isolation string     `json:"isolation,omitempty"` // level asked
+	Resumed   bool       `json:"resumed,omitempty"`   // an owner before this one had started it
+	// Version is the task's version that runs from here on, where it is not the one of Meta.
+	Version int `json:"task_version,omitempty"`
 }
 
 // StepInfo is one step as the run plans it.
@@ -25,6 +28,40 @@ type RunEnd struct {
 	ErrorType string             `json:"error_type,omitempty"`
 	Step      string             `json:"step,omitempty"` // where it failed
 	Left      []string           `json:"left,omitempty"` // sandboxes that could not be removed
+	Cost      Cost               `json:"cost,omitzero"`  // of all attempts of all steps
+}
+
+// Cost is what was spent on models.
+type Cost struct {
+	USD          float64 `json:"usd"`
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+}
+
+// Plus is the sum of two costs.
+func (c Cost) Plus(d Cost) Cost {
+	return Cost{c.USD + d.USD, c.InputTokens + d.InputTokens, c.OutputTokens + d.OutputTokens}
+}
+
+// Reset is the data of StepsReset: these steps count as never started, and their diffs are dropped.
+type Reset struct {
+	Steps  []string `json:"steps"`  // those that had started
+	Reason string   `json:"reason"` // ResetRetry, ResetResume
+	// Of a retry: the step that failed, and the one that it goes back to.
+	Step string `json:"step,omitempty"`
+	From string `json:"from,omitempty"`
+}
+
+// Reasons of a Reset.
+const (
+	ResetRetry  = "retry"
+	ResetResume = "resume"
+)
+
+// Object is a piece of a record that is kept as an object of the store.
+type Object struct {
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
 }
 
 // StepStart is the data of StepStarted.
@@ -38,8 +75,10 @@ type StepEnd struct {
 	Error     string          `json:"error,omitempty"`
 	ErrorType string          `json:"error_type,omitempty"`
 	Fatal     bool            `json:"fatal,omitempty"`
+	Again     bool            `json:"again,omitempty"` // the run goes back because of it, at the cost of one of the step's retries
+	Infra     bool            `json:"infra,omitempty"` // a fault of the machinery
 	Seconds   float64         `json:"seconds"`
-	Diff      json.RawMessage `json:"diff,omitempty"` // step.Diff, committed with the end
+	Diff      json.RawMessage `json:"diff,omitempty"` // the ops of a step.Diff, committed with the end; long values are objects
 }
 
 // LogLine is the data of StepLog and Note.
@@ -47,6 +86,7 @@ type LogLine struct {
 	Level   string         `json:"level"`
 	Message string         `json:"message"`
 	Attrs   map[string]any `json:"attrs,omitempty"`
+	Object  *Object        `json:"object,omitempty"` // the whole message, of which Message is the beginning
 }
 
 // Box is the data of BoxCreated and BoxRemoved.
@@ -54,6 +94,8 @@ type Box struct {
 	ID        string          `json:"id"`
 	Name      string          `json:"name,omitempty"`
 	Provider  string          `json:"provider"`
+	Step      string          `json:"step,omitempty"`      // that made it
+	Tied      bool            `json:"tied,omitempty"`      // it dies with its owner's process
 	Isolation json.RawMessage `json:"isolation,omitempty"` // sandbox.Isolation, as probed
 	Error     string          `json:"error,omitempty"`
 }
@@ -67,6 +109,8 @@ type Record struct {
 	Verified  map[string]json.RawMessage `json:"verifications,omitempty"`
 	FailedAt  string                     `json:"failed_at,omitempty"`
 	Left      []string                   `json:"left,omitempty"`
+	Cost      Cost                       `json:"cost"`
+	Epochs    int                        `json:"epochs,omitempty"` // how often an owner started it: 2 for a run that was resumed once
 }
 
 // StepRecord is one step of a Record; of several attempts, the last.
@@ -79,4 +123,6 @@ type StepRecord struct {
 	Seconds   float64   `json:"seconds,omitempty"`
 	Error     string    `json:"error,omitempty"`
 	ErrorType string    `json:"error_type,omitempty"`
+	Retries   int       `json:"retries,omitempty"` // how often it sent the run back
+	Cost      Cost      `json:"cost,omitzero"`     // of all attempts
 }

@@ -47,6 +47,9 @@ func PrepareMeta(m Meta, now time.Time) (Meta, error) {
 		m.Created = now
 	}
 	m.Created = m.Created.UTC().Truncate(time.Microsecond)
+	if _, err := json.Marshal(m.Options); err != nil {
+		return m, fmt.Errorf("the options of run %s: %w", m.ID, err)
+	}
 	return m, nil
 }
 

@@ -54,7 +54,11 @@ const (
 	StepEnded   = "step.ended"   // StepEnd
 	BoxCreated  = "box.created"  // Box
 	BoxRemoved  = "box.removed"  // Box
-	Note        = "note"         // LogLine
+	StepsReset  = "steps.reset"  // Reset
+	StepCost    = "step.cost"    // Cost
+	StepDecided = "step.decided" // what a person decided, as asked: Request.Data
+	Cancelling  = "run.cancelling"
+	Note        = "note" // LogLine
 )
 
 // Event is one thing that happened. Seq counts from 1 within the run, without gaps.
@@ -80,6 +84,29 @@ type Meta struct {
 	Trial       int               `json:"trial,omitempty"` // 1..k
 	Created     time.Time         `json:"created"`
 	Labels      map[string]string `json:"labels,omitempty"`
+	Options     Options           `json:"options,omitzero"`
+}
+
+// Options are what a run was asked to be like: what resuming it needs beside its task. No value of a secret is among them.
+type Options struct {
+	Sandbox   []string `json:"sandbox,omitempty"`   // providers to try in place of what steps name
+	Isolation string   `json:"isolation,omitempty"` // the least level that must hold
+	Keep      bool     `json:"keep,omitempty"`      // its sandboxes outlive it
+	Parallel  int      `json:"parallel,omitempty"`  // steps at once; 0 is no limit
+	// Models are what people chose, by role: "agent", "user", "judge".
+	Models map[string]string `json:"models,omitempty"`
+	// Seed is what stands for <key> in the strings of the task's steps.
+	Seed map[string]string `json:"seed,omitempty"`
+	// Params are fields of steps in place of those in the task, by step and field.
+	Params map[string]map[string]json.RawMessage `json:"step_params,omitempty"`
+	// AllowUnknownFields lets steps have fields that this version doesn't know.
+	AllowUnknownFields bool `json:"allow_unknown_fields,omitempty"`
+}
+
+// IsZero tells whether nothing was asked.
+func (o Options) IsZero() bool {
+	return len(o.Sandbox) == 0 && o.Isolation == "" && !o.Keep && o.Parallel == 0 && len(o.Models) == 0 && len(o.Seed) == 0 && len(o.Params) == 0 &&
+		!o.AllowUnknownFields
 }
 
 // Query selects runs, newest first.
@@ -118,10 +145,16 @@ type OwnerInfo struct {
 // Request is what any process may ask of a run's owner.
 type Request struct {
 	Seq  uint64          `json:"seq"`
-	Kind string          `json:"kind"` // "cancel", "decide"
+	Kind string          `json:"kind"` // AskCancel, AskDecide
 	Step string          `json:"step,omitempty"`
 	Data json.RawMessage `json:"data,omitempty"`
 }
+
+// Kinds of Request.
+const (
+	AskCancel = "cancel"
+	AskDecide = "decide"
+)
 
 // Log is all runs of one store.
 type Log interface {

@@ -19,6 +19,8 @@ type Op struct {
 	Op    string          `json:"op"` // "set", "append", "unset"
 	Path  string          `json:"path"`
 	Value json.RawMessage `json:"value,omitempty"`
+	// Object is where a record keeps a long value, in place of Value. Executors and views never see it.
+	Object json.RawMessage `json:"object,omitempty"`
 }
 
 // Diff is what one step changes. The zero value is ready to use; it may be filled from several goroutines.
@@ -47,7 +49,7 @@ func (d *Diff) add(op, path string, v any) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.ops = append(d.ops, Op{op, path, b})
+	d.ops = append(d.ops, Op{Op: op, Path: path, Value: b})
 	return nil
 }
 

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
@@ -70,7 +71,42 @@ type Call struct {
 	State   View     // the context document as the step's ancestors left it
 	Out     *Diff    // committed with the step's end, dropped on failure
 	Log     *slog.Logger
+	// Seed is what stood for <key> in the task's strings, and Models what people chose for the whole run, by role. Both may be nil.
+	Seed   map[string]string
+	Models map[string]string
+	// Decisions are what people decided about this step, oldest first, those made before it started included. It is never closed; nil blocks.
+	Decisions <-chan Decision
+	// OnSpend is told of costs as they arise; Spent calls it. It may be nil.
+	OnSpend func(Cost)
 }
+
+// Spent books a cost of the step at once, so that a run that is killed has it on record.
+func (c *Call) Spent(cost Cost) {
+	if c.OnSpend != nil {
+		c.OnSpend(cost)
+	}
+}
+
+// Cost is what was spent on models.
+type Cost struct {
+	USD          float64 `json:"usd"`
+	InputTokens  int64   `json:"input_tokens"`
+	OutputTokens int64   `json:"output_tokens"`
+}
+
+// Decision is what a person decided about a step that waits for one.
+type Decision struct {
+	Choice  string    `json:"choice"` // Continue, Abort
+	Comment string    `json:"comment,omitempty"`
+	By      string    `json:"by,omitempty"` // who, as they call themselves
+	At      time.Time `json:"at"`
+}
+
+// Choices of a Decision.
+const (
+	Continue = "continue"
+	Abort    = "abort"
+)
 
 // Boxes opens the sandboxes of a run by the name that its deploy step gave. The handle is shared: callers don't close it.
 type Boxes interface {

@@ -1,0 +1,63 @@
+package bundlerun
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+
+	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/run"
+	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// objects keeps long pieces of records in a store. Each is named by a document of its run, so that it stays until that document is deleted.
+type objects struct{ store store.Store }
+
+var _ run.Objects = objects{}
+
+// OutputType is the type of the documents (of kind store.Blob) that name long pieces of runs' records.
+const OutputType = "run_output"
+
+// OutputPrefix begins the ids of the documents that name the long pieces of a run's record: who deletes the run deletes them.
+func OutputPrefix(run string) string { return "run " + run + " " }
+
+// Keep stores a piece. The same piece twice is stored once.
+func (o objects) Keep(ctx context.Context, run string, b []byte) (runlog.Object, error) {
+	stage, err := o.store.Begin(ctx)
+	if err != nil {
+		return runlog.Object{}, err
+	}
+	d, n, err := stage.Put(bytes.NewReader(b))
+	if err != nil {
+		return runlog.Object{}, errors.Join(err, stage.Discard())
+	}
+	out := runlog.Object{Digest: string(d), Size: n}
+	body, err := json.Marshal(out)
+	if err != nil {
+		return out, errors.Join(err, stage.Discard())
+	}
+	stage.Doc(store.Doc{
+		Kind: store.Blob, ID: OutputPrefix(run) + d.Hex(), Version: 1, Type: OutputType, Owner: run, Body: body, Objects: []ref.Digest{d},
+	}, store.Absent)
+	if err := stage.Commit(ctx); err != nil && !errors.Is(err, store.ErrConflict) { // a conflict: it is there
+		return out, err
+	}
+	return out, nil
+}
+
+// Read is a piece's bytes.
+func (o objects) Read(ctx context.Context, kept runlog.Object) ([]byte, error) {
+	r, size, err := o.store.Open(ctx, ref.Digest(kept.Digest))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if size != kept.Size {
+		return nil, fmt.Errorf("%s: %w", kept.Digest, store.ErrCorrupt)
+	}
+	return io.ReadAll(io.LimitReader(r, size))
+}
