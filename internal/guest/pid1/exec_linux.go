@@ -180,7 +180,7 @@ func lookPath(name, dir string, env []string) (string, error) {
 		return "", &fs.PathError{Op: "start", Path: name, Err: syscall.ENOENT}
 	}
 	var denied error
-	for _, folder := range strings.Split(search, ":") {
+	for folder := range strings.SplitSeq(search, ":") {
 		if folder == "" {
 			folder = "."
 		}

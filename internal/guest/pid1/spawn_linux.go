@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -103,7 +104,7 @@ var kept = []uint{
 // system calls of the filter. The thread itself keeps its effective capabilities, which end at a command's exec.
 func restrict() error {
 	for c := uint(0); ; c++ {
-		if keeps(c) {
+		if slices.Contains(kept, c) {
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, uintptr(c), 0, 0, 0); err != nil {
@@ -120,15 +121,6 @@ func restrict() error {
 		return fmt.Errorf("load the system call filter: %w", err)
 	}
 	return nil
-}
-
-func keeps(c uint) bool {
-	for _, k := range kept {
-		if c == k {
-			return true
-		}
-	}
-	return false
 }
 
 // asCommand runs f on the spawner thread with the capabilities that a command has.

@@ -174,7 +174,7 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ 
 	defer func() {
 		m.rides.close()
 		if err != nil {
-			err = errors.Join(err, m.undo(context.WithoutCancel(ctx)))
+			err = errors.Join(err, m.undo())
 		}
 	}()
 	// The look at the host takes about as long as the fork of the child, and neither needs the other.
@@ -182,7 +182,7 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ 
 	var looking sync.WaitGroup
 	looking.Go(func() { looked <- m.look(ctx) })
 	defer looking.Wait()
-	if err := m.prepare(ctx); err != nil {
+	if err := m.prepare(); err != nil {
 		return sandbox.Info{}, err
 	}
 	booted, err := m.start(ctx, looked)

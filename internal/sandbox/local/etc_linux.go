@@ -131,7 +131,8 @@ func writableDirs() []string {
 	dirs := []string{"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib64", "/usr/libexec", "/usr/include", "/usr/share", "/usr/src", "/usr/games"}
 	for _, pattern := range []string{
 		"/usr/lib/*-linux-gnu*", "/usr/lib/python3*", "/usr/lib/python3*/dist-packages", "/usr/lib/python3*/site-packages", "/usr/lib/node_modules", "/usr/share/man",
-		"/usr/share/man/man*", "/usr/share/doc", "/usr/share/applications", "/usr/local", "/usr/local/*"} {
+		"/usr/share/man/man*", "/usr/share/doc", "/usr/share/applications", "/usr/local", "/usr/local/*",
+	} {
 		found, err := filepath.Glob(pattern)
 		if err == nil {
 			dirs = append(dirs, found...)

@@ -58,7 +58,7 @@ func (m *making) look(ctx context.Context) error {
 }
 
 // prepare makes all that the child needs and writes the box's first record.
-func (m *making) prepare(ctx context.Context) error {
+func (m *making) prepare() error {
 	m.created = time.Now().UTC().Round(time.Millisecond)
 	m.base = m.p.host.ids()
 	r := record{Info: m.info()}
@@ -228,7 +228,7 @@ func lastWords(log *os.File, err error) error {
 }
 
 // undo takes away all that was made.
-func (m *making) undo(ctx context.Context) error {
+func (m *making) undo() error {
 	errs := []error{m.release()}
 	if m.child != nil {
 		go m.child.watch()

@@ -74,8 +74,10 @@ func TestOptions(t *testing.T) {
 		{Options{StateRoot: "/s"}, nil},
 		{Options{StateRoot: "/s", Tools: []string{"/root/.pyenv"}, Expose: []string{"/opt/x"}}, nil},
 		{Options{}, []string{"state root"}},
-		{Options{StateRoot: "/home/u/state", Tools: []string{"/", "rel", "/a/../b"}, Expose: []string{"/home/u", "/home/u/state/boxes"}},
-			[]string{"sandbox path / would show", `"rel"`, `"/a/../b"`, "/home/u would show", "/home/u/state/boxes would show"}},
+		{
+			Options{StateRoot: "/home/u/state", Tools: []string{"/", "rel", "/a/../b"}, Expose: []string{"/home/u", "/home/u/state/boxes"}},
+			[]string{"sandbox path / would show", `"rel"`, `"/a/../b"`, "/home/u would show", "/home/u/state/boxes would show"},
+		},
 	} {
 		_, err := New(c.o)
 		if len(c.want) == 0 {
