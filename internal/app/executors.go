@@ -5,6 +5,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/act"
+	"agentenv.internal/agentenv/internal/step/control"
 	"agentenv.internal/agentenv/internal/step/data"
 	"agentenv.internal/agentenv/internal/step/verify"
 	"agentenv.internal/agentenv/internal/step/world"
@@ -18,6 +19,7 @@ func executors(s store.Store, d *deploy.Deployments) *catalog.Set[step.Executor]
 		"aggregate_verifiers": verify.NewAggregateVerifiers(),
 		"deploy_sandbox":      world.NewDeploySandbox(d),
 		"load_artifact":       data.NewLoadArtifact(s, d),
+		"review":              control.NewReview(),
 		"run_code":            act.NewRunCode(s, d),
 		"teardown_sandboxes":  world.NewTeardownSandboxes(d),
 		"verify_sandbox":      verify.NewVerifySandbox(d),
