@@ -124,8 +124,10 @@ func (m *mark) carriers(seen map[int]bool) (carriers, error) {
 	return c, nil
 }
 
-// on tells whether the process carries the mark. A zombie carries none.
+// on tells whether the process carries the mark. A zombie carries none. A program that its user may execute but not read hides its
+// namespaces even from PID 1: then it counts as marked, since nothing may outlive its command's limit.
 func (m *mark) on(pid string) bool {
 	var st unix.Stat_t
-	return unix.Stat("/proc/"+pid+"/ns/uts", &st) == nil && st.Ino == m.ino
+	err := unix.Stat("/proc/"+pid+"/ns/uts", &st)
+	return err == nil && st.Ino == m.ino || errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM)
 }

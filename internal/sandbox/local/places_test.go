@@ -220,3 +220,39 @@ func TestNothingAddsUp(t *testing.T) {
 	})
 	nothingLeft(t, root, nil)
 }
+
+// A program that may be executed but not read doesn't escape its command's limit by that.
+func TestTimeoutKillsWhatCanNotBeRead(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("what a box can't read is another user's on the host, which takes root to make")
+	}
+	dir := t.TempDir()
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, err := os.ReadFile("/usr/bin/sleep")
+	if err != nil {
+		t.Skip(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sleep"), b, 0o711); err != nil {
+		t.Fatal(err)
+	}
+	root := stateRoot(t)
+	p, err := local.New(local.Options{StateRoot: root, Tools: []string{dir}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	info, box := create(t, p, sandbox.Spec{Tied: true})
+	r, err := guest.Output(t.Context(), box, guest.Command{
+		Argv: []string{"sh", "-c", "setsid " + dir + "/sleep 600 & setsid " + dir + "/sleep 600 & sleep 600"}, Timeout: 300 * time.Millisecond,
+	}, guest.Limits{})
+	if err != nil || !r.Exit.TimedOut {
+		t.Errorf("%+v, %v, %s", r.Exit, err, r.Stderr.String())
+	}
+	if left := inside(t, pid1Of(t, root, info.ID)); len(left) != 1 {
+		t.Errorf("%d processes are left", len(left)-1)
+	}
+}
