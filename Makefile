@@ -35,7 +35,7 @@ int: build
 ## lint: linters, formatters and modernizers, nothing changed
 lint:
 	$(GO) vet -tags integration,soak ./...
-	$(LINT) run
+	$(LINT) run --allow-parallel-runners
 	@out=$$($(GO) fix -diff ./... 2>&1); if [ -n "$$out" ]; then echo "$$out"; echo "run: make fix"; exit 1; fi
 
 ## fix: format and modernize
