@@ -2,11 +2,7 @@ package pid1
 
 import "golang.org/x/sys/unix"
 
-const (
-	auditArch = unix.AUDIT_ARCH_X86_64
-	// foreignBit marks the calls of x32, which share the machine's name.
-	foreignBit = 0x40000000
-)
+const auditArch = unix.AUDIT_ARCH_X86_64
 
 func archRules() []rule {
 	var rs []rule
