@@ -71,7 +71,7 @@ func command(t *testing.T, home string, wrap []string, part string, args ...stri
 	t.Cleanup(cancel)
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Dir = home
-	cmd.Env = append(os.Environ(), childVar+"="+part, "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "XDG_CONFIG_HOME="+home, "GOMAXPROCS=2", "GOTRACEBACK=single")
+	cmd.Env = append(os.Environ(), childVar+"="+part, "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "XDG_CONFIG_HOME="+home, "GOMAXPROCS=1", "GOTRACEBACK=single")
 	return cmd
 }
 
