@@ -52,8 +52,11 @@ var sameLevel = map[string][]string{
 	"workspace":             {"bundlerun", "eval"},
 }
 
-// verbPackage is what every noun of the command line may use: what a verb is given.
-const verbPackage = "cli/verb"
+// What every noun of the command line may use: what a verb is given, and how runs are shown.
+const (
+	verbPackage = "cli/verb"
+	viewPackage = "cli/runview"
+)
 
 // What the guest and the public packages may use besides the standard library.
 var (
@@ -110,7 +113,7 @@ func levelOf(name string) int {
 
 // mayStay tells whether from may import to although both stand on one level.
 func mayStay(from, to string) bool {
-	if strings.HasPrefix(to, from+"/") || to == verbPackage && strings.HasPrefix(from, "cli/") {
+	if strings.HasPrefix(to, from+"/") || (to == verbPackage || to == viewPackage) && strings.HasPrefix(from, "cli/") && from != verbPackage {
 		return true // a package may use its own children
 	}
 	return slices.ContainsFunc(sameLevel[from], func(p string) bool {

@@ -2,20 +2,17 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	clibundle "agentenv.internal/agentenv/internal/cli/bundle"
+	"agentenv.internal/agentenv/internal/cli/runview"
 	"agentenv.internal/agentenv/internal/cli/verb"
-	"agentenv.internal/agentenv/internal/diag"
 )
 
 type runOptions struct {
@@ -131,16 +128,16 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 	if !o.dryRun {
 		p.Sweep(ctx, a)
 	}
-	rep := newReporter(ctx, p, o)
-	defer rep.close()
-	quiet := interruptible(ctx, p, a)
+	rep := runview.New(ctx, p, runview.Options{DryRun: o.dryRun, Trials: o.k > 1, JSON: *o.json})
+	defer rep.Close()
+	quiet := runview.Interruptible(ctx, p, a)
 	defer quiet()
 	sum, err := engine.Run(ctx, bundlerun.Request{
 		Source: src, Selection: bundle.Selection{Tasks: o.tasks, Evals: o.evals}, K: o.k, Concurrency: o.concurrency, DryRun: o.dryRun,
 		Keep: o.keep, Sandbox: chain, Isolation: o.isolation, AllowUnknownFields: o.unknown,
 	}, rep)
 	if err != nil {
-		rep.refused(err)
+		rep.Refused(err)
 		return err
 	}
 	var under *float64
@@ -148,9 +145,9 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 		under = &o.failUnder
 	}
 	code := sum.Exit(under)
-	rep.summary(&sum, code)
+	rep.Summary(&sum, code)
 	if len(sum.Kept) > 0 {
-		if err := hold(ctx, p, engine, &sum, *o.json); err != nil {
+		if err := runview.Hold(ctx, p, engine, &sum, *o.json); err != nil {
 			return err
 		}
 		return verb.Final(code)
@@ -159,68 +156,4 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 		return verb.Exit(code)
 	}
 	return nil
-}
-
-// interruptible says that a first signal was seen, and what a second one leaves. The function that it answers ends that.
-func interruptible(ctx context.Context, p *verb.Program, a *app.App) (stop func()) {
-	p.OnAbort(func() []string {
-		var lines []string
-		for _, l := range a.Standing() {
-			lines = append(lines, fmt.Sprintf("  %s  %s  sandbox %s of %s", l.Box.ID, l.Box.Provider, l.Name, l.Run))
-		}
-		if len(lines) == 0 {
-			return nil
-		}
-		return append([]string{"Still up, until this process has ended or their lease has (agent-env sandbox list):"}, lines...)
-	})
-	told := context.AfterFunc(ctx, func() {
-		p.Streams.Note("Cancelling: taking down %s (Ctrl-C again to stop now)", verb.Count(len(a.Standing()), "sandbox"))
-	})
-	return func() { told() }
-}
-
-// hold keeps sandboxes up until a signal comes or the last lease has ended, then takes them down.
-func hold(ctx context.Context, p *verb.Program, engine *bundlerun.Engine, sum *bundlerun.Summary, asJSON bool) error {
-	n := len(sum.Kept)
-	var last time.Time
-	for _, k := range sum.Kept {
-		if k.Box.Expires.After(last) {
-			last = k.Box.Expires
-		}
-	}
-	p.Streams.Note("\nHolding %s up until %s; Ctrl-C takes them down.", verb.Count(n, "sandbox"), verb.Time(p.Streams, last))
-	select {
-	case <-ctx.Done():
-	case <-time.After(time.Until(last)):
-	}
-	before := sum.TornDown
-	err := engine.Down(ctx, sum)
-	if !asJSON {
-		p.Streams.Printf("\nTore down %s.\n", verb.Count(sum.TornDown-before, "sandbox"))
-	}
-	return err
-}
-
-// reporter shows a walk: as text or as JSON lines.
-type reporter interface {
-	bundlerun.Reporter
-	// refused tells of a walk that stopped at problems; they themselves are the command's error.
-	refused(error)
-	summary(*bundlerun.Summary, int)
-	close()
-}
-
-func newReporter(ctx context.Context, p *verb.Program, o runOptions) reporter {
-	if *o.json {
-		return &jsonReporter{s: p.Streams}
-	}
-	return newTextReporter(ctx, p, o)
-}
-
-// problems is what an error holds of them.
-func problems(err error) diag.List {
-	if l, ok := diag.From(err); ok {
-		return l
-	}
-	return diag.List{{Code: "error", Summary: err.Error()}}
 }

@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"sync"
@@ -11,7 +11,7 @@ import (
 	"agentenv.internal/agentenv/internal/term"
 )
 
-// Lines of `run --json`. docs/json.md tells what they are for.
+// Lines of `run --json` and of what else runs tasks. docs/json.md tells what they are for.
 type (
 	lineHead struct {
 		verb.Format
@@ -41,6 +41,15 @@ type (
 		Seconds *float64     `json:"seconds,omitempty"`
 		Failure *run.Failure `json:"failure,omitempty"`
 		Again   bool         `json:"again,omitempty"`
+	}
+	holdLine struct {
+		lineHead
+		Why string `json:"why"`
+	}
+	resumeLine struct {
+		lineHead
+		Run   string         `json:"run_id"`
+		Steps []run.StepPlan `json:"steps"`
 	}
 	endLine struct {
 		lineHead
@@ -77,6 +86,12 @@ func (r *jsonReporter) Problems(l diag.List) {
 func (r *jsonReporter) Wrote(l ledger.Line) { r.line(writeLine{head("write"), l}) }
 func (r *jsonReporter) Waiting()            { r.line(head("waiting")) }
 
+func (r *jsonReporter) Holding(why string) { r.line(holdLine{head("holding"), why}) }
+
+func (r *jsonReporter) Resuming(ref bundlerun.RunRef, steps []run.StepPlan) {
+	r.line(resumeLine{head("resuming"), ref.ID, steps})
+}
+
 func (r *jsonReporter) RunStarted(ref bundlerun.RunRef) { r.line(runLine{head("run_started"), ref}) }
 
 func (r *jsonReporter) StepStarted(ref bundlerun.RunRef, st run.StepStarted) {
@@ -95,13 +110,13 @@ func step(h lineHead, ref bundlerun.RunRef, st run.StepStarted) stepLine {
 
 func (r *jsonReporter) RunEnded(res bundlerun.RunResult) { r.line(endLine{head("run_ended"), res}) }
 
-func (r *jsonReporter) refused(err error) {
+func (r *jsonReporter) Refused(err error) {
 	r.Problems(problems(err))
 	r.line(summaryLine{head("summary"), verb.Refused, true, nil})
 }
 
-func (r *jsonReporter) summary(s *bundlerun.Summary, code int) {
+func (r *jsonReporter) Summary(s *bundlerun.Summary, code int) {
 	r.line(summaryLine{head("summary"), code, false, s})
 }
 
-func (r *jsonReporter) close() {}
+func (r *jsonReporter) Close() {}

@@ -1,4 +1,4 @@
-package cli
+package runview
 
 import (
 	"context"
@@ -15,6 +15,9 @@ import (
 	"agentenv.internal/agentenv/internal/term"
 )
 
+// reviewType is the step type that waits for a person.
+const reviewType = "review"
+
 const dryRunLine = "Dry run: nothing is written or run."
 
 // textReporter prints what scripts rely on to stdout, and what only people need to stderr. On a terminal bars replace the lines of steps.
@@ -28,18 +31,18 @@ type textReporter struct {
 	bars     map[string]*term.Bar
 }
 
-func newTextReporter(ctx context.Context, p *verb.Program, o runOptions) *textReporter {
-	r := &textReporter{s: p.Streams, dryRun: o.dryRun, trials: o.k > 1, bars: map[string]*term.Bar{}}
-	if name, _ := p.Env("TERM"); r.s.OutTTY && r.s.ErrTTY && r.s.Width() > 0 && name != "dumb" && !o.dryRun {
+func newText(ctx context.Context, p *verb.Program, o Options) *textReporter {
+	r := &textReporter{s: p.Streams, dryRun: o.DryRun, trials: o.Trials, bars: map[string]*term.Bar{}}
+	if name, _ := p.Env("TERM"); r.s.OutTTY && r.s.ErrTTY && r.s.Width() > 0 && name != "dumb" && !o.DryRun {
 		r.progress = r.s.NewProgress(ctx)
 	}
-	if o.dryRun {
+	if o.DryRun {
 		r.s.Println(dryRunLine)
 	}
 	return r
 }
 
-func (r *textReporter) close() {
+func (r *textReporter) Close() {
 	if r.progress != nil {
 		r.progress.Close()
 	}
@@ -64,6 +67,23 @@ func (r *textReporter) Waiting() {
 	r.s.Note("waiting for another agent-env run to finish writing this bundle's ids")
 }
 
+func (r *textReporter) Holding(why string) { r.s.Note("waiting for room on this machine: %s", why) }
+
+func (r *textReporter) Resuming(ref bundlerun.RunRef, steps []run.StepPlan) {
+	if r.s.Quiet {
+		return
+	}
+	for _, st := range steps {
+		r.s.Printf("%s %s\n", r.label(ref), PlanText(st))
+	}
+}
+
+// PlanText is what becomes of a step of a resumed run, in one line: "box: kept: finished, its sandbox is up".
+func PlanText(st run.StepPlan) string {
+	what := map[string]string{run.Kept: "kept", run.Again: "runs again", run.Starts: "runs", run.Never: "doesn't run"}[st.Action]
+	return fmt.Sprintf("%s: %s: %s", term.Clean(st.ID), what, term.Clean(st.Why))
+}
+
 func (r *textReporter) RunStarted(ref bundlerun.RunRef) {
 	if r.progress == nil {
 		return
@@ -74,6 +94,9 @@ func (r *textReporter) RunStarted(ref bundlerun.RunRef) {
 }
 
 func (r *textReporter) StepStarted(ref bundlerun.RunRef, st run.StepStarted) {
+	if st.Type == reviewType {
+		defer r.s.Note("%s waits for a decision: agent-env runs decide %s %s continue|abort", r.label(ref), ref.ID, term.Clean(st.ID))
+	}
 	if bar := r.bar(ref); bar != nil {
 		bar.SetTotal(int64(st.Of))
 		bar.SetLabel(fmt.Sprintf("%s %s (%s)", r.label(ref), st.ID, st.Type))
@@ -129,10 +152,14 @@ func (r *textReporter) RunEnded(res bundlerun.RunResult) {
 
 // label is "[tasks/hello.json]", with the trial's number where there are several.
 func (r *textReporter) label(ref bundlerun.RunRef) string {
-	if ref.Trials > 1 {
-		return fmt.Sprintf("[%s %d/%d]", term.Clean(ref.Label), ref.Trial, ref.Trials)
+	text := term.Clean(ref.Label)
+	if ref.Row != "" {
+		text += " " + term.Clean(ref.Row)
 	}
-	return "[" + term.Clean(ref.Label) + "]"
+	if ref.Trials > 1 {
+		text += fmt.Sprintf(" %d/%d", ref.Trial, ref.Trials)
+	}
+	return "[" + text + "]"
 }
 
 // outcome is what an outcome is called in text.
@@ -159,10 +186,10 @@ func (r *textReporter) word(s runlog.Status) string {
 	}
 }
 
-func (r *textReporter) refused(error) {}
+func (r *textReporter) Refused(error) {}
 
-func (r *textReporter) summary(s *bundlerun.Summary, _ int) {
-	r.close()
+func (r *textReporter) Summary(s *bundlerun.Summary, _ int) {
+	r.Close()
 	if s.DryRun {
 		r.drySummary(s)
 		return
@@ -227,6 +254,9 @@ func (r *textReporter) drySummary(s *bundlerun.Summary) {
 // result is one run's line: "tasks/hello.json v1: passed (hello: 1), 0.2s, instance ID".
 func (r *textReporter) result(res bundlerun.RunResult) string {
 	head := fmt.Sprintf("%s v%d", term.Clean(res.Label), res.Version)
+	if res.Row != "" {
+		head += " " + term.Clean(res.Row)
+	}
 	if res.Trials > 1 {
 		head += fmt.Sprintf(" %d/%d", res.Trial, res.Trials)
 	}

@@ -1,0 +1,90 @@
+// Package runview shows what running tasks does, as text or as JSON lines, for every command that runs some: the walk's writes, the steps of runs as
+// they happen, and the summary.
+package runview
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
+)
+
+// Reporter shows one command's runs.
+type Reporter interface {
+	bundlerun.Reporter
+	bundlerun.Holder
+	bundlerun.Explainer
+	// Refused tells of a walk that stopped at problems; they themselves are the command's error.
+	Refused(error)
+	// Summary tells how all of it ended, with the exit code.
+	Summary(*bundlerun.Summary, int)
+	// Close ends what is drawn on a terminal. It may be called again.
+	Close()
+}
+
+// Options are how to show it.
+type Options struct {
+	DryRun bool
+	Trials bool // tasks run more than once
+	JSON   bool
+}
+
+// New makes a Reporter. The caller closes it.
+func New(ctx context.Context, p *verb.Program, o Options) Reporter {
+	if o.JSON {
+		return &jsonReporter{s: p.Streams}
+	}
+	return newText(ctx, p, o)
+}
+
+// problems is what an error holds of them.
+func problems(err error) diag.List {
+	if l, ok := diag.From(err); ok {
+		return l
+	}
+	return diag.List{{Code: "error", Summary: err.Error()}}
+}
+
+// Interruptible says that a first signal was seen, and what a second one leaves. The function that it answers ends that.
+func Interruptible(ctx context.Context, p *verb.Program, a *app.App) (stop func()) {
+	p.OnAbort(func() []string {
+		var lines []string
+		for _, l := range a.Standing() {
+			lines = append(lines, fmt.Sprintf("  %s  %s  sandbox %s of %s", l.Box.ID, l.Box.Provider, l.Name, l.Run))
+		}
+		if len(lines) == 0 {
+			return nil
+		}
+		return append([]string{"Still up, until this process has ended or their lease has (agent-env sandbox list):"}, lines...)
+	})
+	told := context.AfterFunc(ctx, func() {
+		p.Streams.Note("Cancelling: taking down %s (Ctrl-C again to stop now)", verb.Count(len(a.Standing()), "sandbox"))
+	})
+	return func() { told() }
+}
+
+// Hold keeps sandboxes up until a signal comes or the last lease has ended, then takes them down.
+func Hold(ctx context.Context, p *verb.Program, engine *bundlerun.Engine, sum *bundlerun.Summary, asJSON bool) error {
+	n := len(sum.Kept)
+	var last time.Time
+	for _, k := range sum.Kept {
+		if k.Box.Expires.After(last) {
+			last = k.Box.Expires
+		}
+	}
+	p.Streams.Note("\nHolding %s up until %s; Ctrl-C takes them down.", verb.Count(n, "sandbox"), verb.Time(p.Streams, last))
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Until(last)):
+	}
+	before := sum.TornDown
+	err := engine.Down(ctx, sum)
+	if !asJSON {
+		p.Streams.Printf("\nTore down %s.\n", verb.Count(sum.TornDown-before, "sandbox"))
+	}
+	return err
+}
