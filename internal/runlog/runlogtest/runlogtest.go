@@ -48,6 +48,7 @@ func Run(t *testing.T, open Open) {
 		{"Resolve", testResolve},
 		{"Load", testLoad},
 		{"Cancelled", testCancelled},
+		{"Delete", testDelete},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
