@@ -33,6 +33,16 @@ type cgroups struct {
 // controllers that limits need.
 var controllers = []string{"memory", "pids", "cpu"}
 
+// controlGroups is where boxes get their control groups, looked for once.
+func (h *host) controlGroups() *cgroups {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.groups == nil {
+		h.groups = findCgroups()
+	}
+	return h.groups
+}
+
 // findCgroups looks where this process may limit others. It changes nothing.
 func findCgroups() *cgroups {
 	mounts, err := os.ReadFile("/proc/self/mountinfo")

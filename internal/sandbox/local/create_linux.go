@@ -150,12 +150,12 @@ func (p *Provider) byKey(key, suffix string) (sandbox.Info, bool) {
 		if !strings.HasSuffix(name, suffix) {
 			continue
 		}
-		f, err := openSlot(p.boxes, name)
+		s, err := openSlot(p.boxes, name)
 		if err != nil {
 			continue
 		}
-		r := f.read()
-		f.close()
+		r := s.read()
+		s.close()
 		if r.Key == key && r.State == sandbox.StateRunning {
 			return r.Info, true
 		}
@@ -165,12 +165,12 @@ func (p *Provider) byKey(key, suffix string) (sandbox.Info, bool) {
 
 // make makes one box. On failure nothing of it is left.
 func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ sandbox.Info, err error) {
-	f, err := p.newSlot(suffix)
+	place, err := p.newSlot(suffix)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	defer f.close() // lets go of the slot too
-	m := &making{p: p, s: s, f: f}
+	defer place.close() // lets go of the slot too
+	m := &making{p: p, spec: s, slot: place}
 	defer func() {
 		m.rides.close()
 		if err != nil {
@@ -193,35 +193,36 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ 
 	if err := refuseBelow(s.Isolation, r.Isolation); err != nil {
 		return sandbox.Info{}, err
 	}
-	if err := f.write(&r); err != nil {
+	if err := place.write(&r); err != nil {
 		return sandbox.Info{}, err
 	}
 	if err := m.child.birth.Send(guest.FrameEnd, nil); err != nil {
 		return sandbox.Info{}, fmt.Errorf("let the sandbox live: %w", err)
 	}
-	return r.Info, p.keep(f.id, m.child, s.Tied)
+	p.keep(place.id, m.child, s.Tied)
+	return r.Info, nil
 }
 
 // newSlot makes a slot that nobody else has. A sweep may take one away between its making and its taking.
 func (p *Provider) newSlot(suffix string) (*slot, error) {
 	for range 10 {
-		f, err := makeSlot(p.boxes, "b"+strings.ToLower(rand.Text()[:9])+suffix)
+		s, err := makeSlot(p.boxes, "b"+strings.ToLower(rand.Text()[:9])+suffix)
 		if errors.Is(err, os.ErrExist) || errors.Is(err, os.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("make the sandbox's file: %w", err)
 		}
-		if f.here() {
-			return f, nil
+		if s.here() {
+			return s, nil
 		}
-		f.close()
+		s.close()
 	}
 	return nil, errors.New("make the sandbox's file: it is taken away each time")
 }
 
 // keep remembers a child until it ends or the provider closes.
-func (p *Provider) keep(id string, c *child, tied bool) error {
+func (p *Provider) keep(id string, c *child, tied bool) {
 	if !tied {
 		c.birth.CloseWrite()
 	}
@@ -229,15 +230,12 @@ func (p *Provider) keep(id string, c *child, tied bool) error {
 	defer p.mu.Unlock()
 	p.children[id] = c
 	c.tied = tied
-	go func() {
+	p.watching.Go(func() {
 		c.watch()
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.children[id] == c {
-			delete(p.children, id)
-		}
-	}()
-	return nil
+		delete(p.children, id)
+	})
 }
 
 // refuseBelow refuses a box that withstood less than was asked.

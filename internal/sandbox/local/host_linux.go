@@ -229,8 +229,8 @@ func (h *host) layer(m *mounts, name string, owned bool, userns int, recursive u
 }
 
 // hiddenPaths are paths of the host that no box may see: its own file, and what is in the caller's home and current folder.
-func (p *Provider) hiddenPaths(f *slot) []string {
-	hidden := []string{f.path}
+func (p *Provider) hiddenPaths(s *slot) []string {
+	hidden := []string{s.path}
 	home, _ := os.UserHomeDir()
 	wd, _ := os.Getwd()
 	for _, dir := range []string{home, wd} {

@@ -20,21 +20,21 @@ func (p *Provider) Connect(ctx context.Context, id string) (guest.Box, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	f, err := openSlot(p.boxes, id)
+	s, err := openSlot(p.boxes, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
 	}
-	if pid, err := f.holder(); err != nil || pid == 0 {
-		f.close()
+	if pid, err := s.holder(); err != nil || pid == 0 {
+		s.close()
 		if err != nil {
 			return nil, fmt.Errorf("open sandbox %s: %w", id, err)
 		}
 		return nil, fmt.Errorf("%s has ended: %w", id, sandbox.ErrNotFound)
 	}
-	return guest.NewClient(id, f.dial, func() error { f.close(); return nil }), nil
+	return guest.NewClient(id, s.dial, func() error { s.close(); return nil }), nil
 }
 
 // dial opens one connection to the box's PID 1.
@@ -58,12 +58,12 @@ func (p *Provider) List(ctx context.Context) ([]sandbox.Info, error) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		f, err := openSlot(p.boxes, name)
+		s, err := openSlot(p.boxes, name)
 		if err != nil {
-			continue // no box's folder, or gone meanwhile
+			continue // not a box's, or gone meanwhile
 		}
-		infos = append(infos, f.read().Info)
-		f.close()
+		infos = append(infos, s.read().Info)
+		s.close()
 	}
 	slices.SortFunc(infos, func(a, b sandbox.Info) int { return b.Created.Compare(a.Created) })
 	return infos, nil
@@ -74,17 +74,17 @@ const destroyLimit = 30 * time.Second
 
 // Destroy kills a box, waits for its end and removes what it left.
 func (p *Provider) Destroy(ctx context.Context, id string) error {
-	f, err := openSlot(p.boxes, id)
+	s, err := openSlot(p.boxes, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("destroy sandbox %s: %w", id, err)
 	}
-	defer f.close()
+	defer s.close()
 	ctx, cancel := context.WithTimeout(ctx, destroyLimit)
 	defer cancel()
-	if err := p.destroy(ctx, f); err != nil {
+	if err := p.destroy(ctx, s); err != nil {
 		return fmt.Errorf("destroy sandbox %s: %w", id, err)
 	}
 	return nil
@@ -140,21 +140,21 @@ func (p *Provider) Sweep(ctx context.Context) ([]string, error) {
 			errs = append(errs, ctx.Err())
 			break
 		}
-		f, err := openSlot(p.boxes, name)
+		s, err := openSlot(p.boxes, name)
 		if err != nil {
 			continue
 		}
-		if gone, err := sweep(f); err != nil {
+		if gone, err := sweep(s); err != nil {
 			errs = append(errs, fmt.Errorf("sweep sandbox %s: %w", name, err))
 		} else if gone {
 			swept = append(swept, name)
 		}
-		f.close()
+		s.close()
 	}
 	return swept, errors.Join(errs...)
 }
 
-// sweep removes a folder that nobody makes, removes or lives in.
+// sweep removes what is left of a box that nobody makes, removes or lives in.
 func sweep(s *slot) (bool, error) {
 	if unix.Flock(s.fd(), unix.LOCK_EX|unix.LOCK_NB) != nil || !s.here() {
 		return false, nil
@@ -187,29 +187,22 @@ func (p *Provider) Close() error {
 	}
 	p.mu.Unlock()
 	var errs []error
-	for id, c := range tied {
+	for _, c := range tied {
 		errs = append(errs, ignoreGone(c.proc.signal(unix.SIGKILL)))
+	}
+	for id, c := range tied {
 		<-c.ended
-		if f, err := openSlot(p.boxes, id); err == nil {
-			_, err := sweep(f)
-			f.close()
+		if s, err := openSlot(p.boxes, id); err == nil {
+			_, err := sweep(s)
+			s.close()
 			errs = append(errs, err)
 		}
 	}
 	for _, c := range leased {
 		c.letGo()
 	}
+	p.watching.Wait()
 	p.launcher.stop()
 	p.program.close()
 	return errors.Join(errs...)
-}
-
-// controlGroups is where boxes get their control groups, looked for once.
-func (h *host) controlGroups() *cgroups {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.groups == nil {
-		h.groups = findCgroups()
-	}
-	return h.groups
 }

@@ -21,8 +21,8 @@ import (
 // making is one box on its way.
 type making struct {
 	p       *Provider
-	s       *sandbox.Spec
-	f       *slot
+	spec    *sandbox.Spec
+	slot    *slot
 	base    int
 	layout  *layout
 	held    []*treestore.Held // trees that the box is to hold
@@ -32,7 +32,6 @@ type making struct {
 	marker  string // a file of the host that must not appear
 	created time.Time
 	disk    int64
-	notes   []string
 }
 
 // rides are the descriptors that go with the boot message, in its order.
@@ -63,21 +62,21 @@ func (m *making) prepare() error {
 	m.base = m.p.host.ids()
 	r := record{Info: m.info()}
 	r.State = sandbox.StateStarting
-	l := limits{memory: m.s.MemoryMB << 20, cpu: m.s.CPU, pids: m.s.Pids}
+	l := limits{memory: m.spec.MemoryMB << 20, cpu: m.spec.CPU, pids: m.spec.Pids}
 	var err error
-	if m.group, err = m.p.host.controlGroups().make(m.f.id, l); err != nil {
+	if m.group, err = m.p.host.controlGroups().make(m.slot.id, l); err != nil {
 		return err
 	}
 	r.Cgroups = m.group.dirs
-	if err := m.f.write(&r); err != nil {
+	if err := m.slot.write(&r); err != nil {
 		return err
 	}
-	listener, err := m.f.listen()
+	listener, err := m.slot.listen()
 	if err != nil {
 		return err
 	}
 	m.rides.add(listener)
-	file, err := m.f.forGuest()
+	file, err := m.slot.forGuest()
 	if err != nil {
 		return err
 	}
@@ -121,7 +120,6 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 	if err != nil {
 		return nil, lastWords(log, err)
 	}
-	m.notes = booted.Notes
 	if _, err := os.Lstat(m.marker); err == nil {
 		for i := range booted.Tried {
 			if booted.Tried[i].Name == "host_writes" {
@@ -153,12 +151,12 @@ func (m *making) bootMessage() (*guest.Boot, error) {
 		defer unix.Close(fd)
 		userns = fd
 	}
-	host := hostName(m.s.Name, m.f.id)
-	m.marker = "/usr/.sandbox-" + m.f.id
-	m.disk = diskBytes(m.s.DiskMB)
+	host := hostName(m.spec.Name, m.slot.id)
+	m.marker = "/usr/.sandbox-" + m.slot.id
+	m.disk = diskBytes(m.spec.DiskMB)
 	b := &guest.Boot{
-		Hostname: host, Tied: m.s.Tied, Lease: m.s.Lease,
-		Env:  append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.s.Env...),
+		Hostname: host, Tied: m.spec.Tied, Lease: m.spec.Lease,
+		Env:  append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.spec.Env...),
 		Disk: m.disk, Inodes: m.disk / 4096,
 		Cgroups: len(m.group.join), MemoryEvents: m.group.events != nil,
 		Contents: map[string]string{
@@ -166,13 +164,13 @@ func (m *making) bootMessage() (*guest.Boot, error) {
 			"/etc/hosts":       "127.0.0.1 localhost " + host + "\n::1 localhost ip6-localhost ip6-loopback\n",
 			"/etc/resolv.conf": "# no network\n",
 		},
-		Probe: guest.Probing{Hidden: m.p.hiddenPaths(m.f), HostPID: os.Getpid(), Marker: m.marker, HostUID: m.p.host.uid},
+		Probe: guest.Probing{Hidden: m.p.hiddenPaths(m.slot), HostPID: os.Getpid(), Marker: m.marker, HostUID: m.p.host.uid},
 	}
 	if !m.group.holds["pids"] {
-		b.Pids = uint64(m.s.Pids)
+		b.Pids = uint64(m.spec.Pids)
 	}
-	if m.s.MemoryMB > 0 && !m.group.holds["memory"] {
-		b.Memory = m.s.MemoryMB << 20
+	if m.spec.MemoryMB > 0 && !m.group.holds["memory"] {
+		b.Memory = m.spec.MemoryMB << 20
 	}
 	mounts, err := m.p.host.compose(b, m.layout, userns)
 	if err != nil {
@@ -238,10 +236,10 @@ func (m *making) undo() error {
 	if m.group != nil {
 		m.group.close()
 		for _, dir := range m.group.dirs {
-			errs = append(errs, removeCgroup(dir, m.f.id))
+			errs = append(errs, removeCgroup(dir, m.slot.id))
 		}
 	}
-	errs = append(errs, m.f.remove())
+	errs = append(errs, m.slot.remove())
 	return errors.Join(errs...)
 }
 
@@ -254,8 +252,8 @@ func ignoreGone(err error) error {
 
 func (m *making) info() sandbox.Info {
 	return sandbox.Info{
-		ID: m.f.id, Provider: Name, Name: m.s.Name, Key: m.s.Key, Run: m.s.Run, Tied: m.s.Tied,
-		Created: m.created, Expires: m.created.Add(m.s.Lease), OwnerPID: os.Getpid(), Labels: m.s.Labels,
+		ID: m.slot.id, Provider: Name, Name: m.spec.Name, Key: m.spec.Key, Run: m.spec.Run, Tied: m.spec.Tied,
+		Created: m.created, Expires: m.created.Add(m.spec.Lease), OwnerPID: os.Getpid(), Labels: m.spec.Labels,
 	}
 }
 
@@ -287,7 +285,7 @@ func (m *making) limits() map[string]string {
 	switch {
 	case m.group.holds["memory"]:
 		l["memory"] = "cgroup"
-	case m.s.MemoryMB > 0:
+	case m.spec.MemoryMB > 0:
 		l["memory"] = "watchdog"
 	}
 	if m.group.holds["cpu"] {

@@ -23,7 +23,8 @@ type Provider struct {
 	mu       sync.Mutex
 	closed   bool
 	children map[string]*child // boxes that this process started, by id
-	making   sync.WaitGroup
+	making   sync.WaitGroup    // calls of Create
+	watching sync.WaitGroup    // goroutines that wait for children
 }
 
 var (

@@ -47,7 +47,7 @@ func run(t *testing.T, p *Provider, change func(*layout), script string) (string
 	if err := check(&spec); err != nil {
 		t.Fatal(err)
 	}
-	m := &making{p: p, s: &spec, f: slot}
+	m := &making{p: p, spec: &spec, slot: slot}
 	defer m.rides.close()
 	if err := m.prepare(); err != nil {
 		t.Fatal(err)
@@ -65,9 +65,7 @@ func run(t *testing.T, p *Provider, change func(*layout), script string) (string
 	if err := m.child.birth.Send(guest.FrameEnd, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.keep(slot.id, m.child, true); err != nil {
-		t.Fatal(err)
-	}
+	p.keep(slot.id, m.child, true)
 	box, err := p.Connect(t.Context(), slot.id)
 	if err != nil {
 		t.Fatal(err)
