@@ -34,7 +34,7 @@ type source struct {
 	open   func() (io.ReadCloser, error)
 }
 
-func (s source) plain() bool { return s.link == "" && !s.folder }
+func (f source) plain() bool { return f.link == "" && !f.folder }
 
 // paths are those of the files, without links and folders.
 func paths(files []source) []string {

@@ -12,15 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/store/mem"
 	"agentenv.internal/agentenv/internal/store/sqlite"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // library is a Library on a store in a folder of its own.
 func library(t testing.TB) (*Library, string) {

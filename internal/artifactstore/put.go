@@ -46,9 +46,18 @@ type field struct {
 
 func (p Put) fields() []field {
 	return []field{
-		{"--description", p.Description != ""}, {"--entrypoint", p.Entrypoint != ""}, {"--command-name", p.Command != ""}, {"--env-id", p.Env != ""},
-		{"--dockerfile", p.Dockerfile != ""}, {"--ref", p.Ref != ""}, {"--environment-name", p.EnvironmentName != ""}, {"--file", p.File != ""},
-		{"--tree", p.Tree != ""}, {"--environment-artifact", len(p.Environments) > 0}, {"--metadata", len(p.Metadata) > 0}, {"--file-artifact", len(p.Members) > 0},
+		{"--description", p.Description != ""},
+		{"--entrypoint", p.Entrypoint != ""},
+		{"--command-name", p.Command != ""},
+		{"--env-id", p.Env != ""},
+		{"--dockerfile", p.Dockerfile != ""},
+		{"--ref", p.Ref != ""},
+		{"--environment-name", p.EnvironmentName != ""},
+		{"--file", p.File != ""},
+		{"--tree", p.Tree != ""},
+		{"--environment-artifact", len(p.Environments) > 0},
+		{"--metadata", len(p.Metadata) > 0},
+		{"--file-artifact", len(p.Members) > 0},
 	}
 }
 
@@ -136,11 +145,11 @@ func (b *builder) build(ctx context.Context) error {
 	case artifact.FileUniverse:
 		b.fileUniverse()
 	case artifact.Skill:
-		return b.skill()
+		b.skill()
 	case artifact.CLI:
 		b.cli()
 	case artifact.DockerImage:
-		return b.image()
+		b.image()
 	case artifact.Environment:
 		return b.environment(ctx)
 	case artifact.EnvironmentUniverse:

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/artifact"
@@ -52,10 +54,10 @@ func (b *builder) read(dir, name string) (src []byte, ok bool) {
 
 const skillFile = "SKILL.md"
 
-func (b *builder) skill() error {
+func (b *builder) skill() {
 	p, ok := b.oneFolder()
 	if !ok {
-		return nil
+		return
 	}
 	before := len(b.faults)
 	src, ok := b.read(p, skillFile)
@@ -63,7 +65,7 @@ func (b *builder) skill() error {
 		if len(b.faults) == before {
 			b.fault(p, "skill.none", "there is no file %s at its top", skillFile)
 		}
-		return nil
+		return
 	}
 	front, l := artifact.ReadSkill(slash(p, skillFile), src, ref.Last(b.ID))
 	for _, f := range l { // the folder's name doesn't matter here, the id's does
@@ -73,22 +75,21 @@ func (b *builder) skill() error {
 	b.draft.documents = func(p artifact.Pin, files []artifact.Bytes, _ []store.Doc, child artifact.Versions) ([]artifact.Document, error) {
 		return artifact.NewSkill(p, front, files, child), nil
 	}
-	return nil
 }
 
 // image puts a build context, or a registry's image that is pinned.
-func (b *builder) image() error {
+func (b *builder) image() {
 	switch {
 	case b.Ref != "" && len(b.Paths) > 0:
 		b.fault("--ref", "put.flag", "an image is put either from a folder or by reference; leave one out")
-		return nil
+		return
 	case b.Ref != "":
 		b.imageRef()
-		return nil
+		return
 	}
 	p, ok := b.oneFolder()
 	if !ok {
-		return nil
+		return
 	}
 	dockerfile := b.Dockerfile
 	if dockerfile == "" {
@@ -101,13 +102,7 @@ func (b *builder) image() error {
 	if src, ok := b.read(p, artifact.IgnoreFile); ok {
 		ignore, l := artifact.ParseIgnore(slash(p, artifact.IgnoreFile), src, dockerfile)
 		b.faults.Add(l...)
-		kept := b.files[:0]
-		for _, f := range b.files {
-			if !ignore.Match(f.path) {
-				kept = append(kept, f)
-			}
-		}
-		b.files = kept
+		b.files = without(b.files, ignore)
 	}
 	about := b.Description
 	if about == "" {
@@ -116,7 +111,35 @@ func (b *builder) image() error {
 	b.draft.documents = func(p artifact.Pin, files []artifact.Bytes, _ []store.Doc, _ artifact.Versions) ([]artifact.Document, error) {
 		return []artifact.Document{artifact.NewImage(p, dockerfile, about, files)}, nil
 	}
-	return nil
+}
+
+// without leaves out what a context's ignore file names. A folder that it doesn't name stays, empty if need be.
+func without(files []source, ignore artifact.Ignore) []source {
+	var kept []source
+	folders := map[string]bool{}
+	filled := map[string]bool{} // folders with something in them that stays
+	fill := func(p string) {
+		for dir := path.Dir(p); dir != "."; dir = path.Dir(dir) {
+			filled[dir] = true
+		}
+	}
+	for _, f := range files {
+		for dir := path.Dir(f.path); dir != "."; dir = path.Dir(dir) {
+			folders[dir] = true
+		}
+		if !ignore.Match(f.path) {
+			kept = append(kept, f)
+			fill(f.path)
+		}
+	}
+	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(folders))) { // what lies below a folder comes before it
+		if !filled[dir] && !ignore.Match(dir) {
+			kept = append(kept, source{path: dir, folder: true})
+			fill(dir)
+		}
+	}
+	slices.SortFunc(kept, func(a, b source) int { return strings.Compare(a.path, b.path) })
+	return kept
 }
 
 // has tells whether a file is among those that are put.
@@ -267,8 +290,10 @@ func (b *builder) universe() {
 		for _, d := range docs {
 			env := artifact.EnvironmentName(d.Body)
 			if other, twice := taken[env]; twice {
-				l.Add(diag.Problem{Where: "--environment-artifact", Code: "universe.same",
-					Summary: fmt.Sprintf("%s is for the environment %s, as %s is; a universe has each name once", name(d.ID, d.Version), diag.Repr(env), diag.Clean(other))})
+				l.Add(diag.Problem{
+					Where: "--environment-artifact", Code: "universe.same",
+					Summary: fmt.Sprintf("%s is for the environment %s, as %s is; a universe has each name once", name(d.ID, d.Version), diag.Repr(env), diag.Clean(other)),
+				})
 				continue
 			}
 			taken[env] = name(d.ID, d.Version)

@@ -89,7 +89,7 @@ func TestRoundTripOfEveryType(t *testing.T) {
 		{"skill", Put{Type: "skill", Paths: []string{skill}}, tree(t, skill)},
 		{"cli", Put{Type: "cli", Paths: []string{cli}, Entrypoint: "bin/tool", Command: "tool", Env: "@local/e:2"}, tree(t, cli)},
 		{"image", Put{Type: "docker-image", Paths: []string{context}}, []string{
-			"644 .dockerignore=**/*.log\n", "644 Dockerfile=FROM scratch\n", "755 empty/", "l->server", "755 server=y\n",
+			"644 .dockerignore=**/*.log\n", "644 Dockerfile=FROM scratch\n", "755 empty/", "l->server", "755 logs/", "755 server=y\n",
 		}},
 		{"universe", Put{Type: "environment_universe", Paths: []string{universe}}, tree(t, universe)},
 		{"environment", Put{Type: "environment", Paths: []string{filepath.Join(universe, "crm/d.json")}, EnvironmentName: "crm"}, []string{"644 d.json={}"}},

@@ -202,32 +202,48 @@ func TestWhatUsesAnArtifact(t *testing.T) {
 			task(load(`"artifact_id":"f"`))(s)
 			s.doc(store.Task, "t", 2, "task", steps())
 		}, "", latest, ""},
-		{"task of a step type that is not known", task(steps(`{"id":"x","type":"plugin_step","some":{"field":["f"]}}`)),
-			"f v1: can't be deleted: task t v1 may use any version", "f v2: can't be deleted: task t v1 may use any version", ""},
-		{"task that pins in a step type that is not known", task(steps(`{"id":"x","type":"plugin_step","data":{"id":"f","version":1}}`)),
-			"f v1: can't be deleted: task t v1 uses version 1", "", ""},
+		{
+			"task of a step type that is not known", task(steps(`{"id":"x","type":"plugin_step","some":{"field":["f"]}}`)),
+			"f v1: can't be deleted: task t v1 may use any version", "f v2: can't be deleted: task t v1 may use any version", "",
+		},
+		{
+			"task that pins in a step type that is not known", task(steps(`{"id":"x","type":"plugin_step","data":{"id":"f","version":1}}`)),
+			"f v1: can't be deleted: task t v1 uses version 1", "", "",
+		},
 		{"task that speaks of it", task(steps(`{"id":"x","type":"prompt_agent","prompt":"take f and g"}`)), "", "", ""},
 		{"task that writes it", task(steps(`{"id":"x","type":"snapshot_env","env_id":"e","snapshot_id":"f"}`)), "", "", ""},
 		{"task that writes another", task(steps(`{"id":"x","type":"snapshot_env","env_id":"e","snapshot_id":"t/f","original_universe_artifact_id":"f"}`)), "", latest, ""},
 		{"task that can't be read", task(`{"steps":3}`), "", "", ""},
-		{"eval", func(s *shelf) { s.doc(store.Eval, "ev", 1, "eval", `{"tasks":[{"task_id":"t"}],"report":"f"}`) },
-			"f v1: can't be deleted: eval ev v1 may use any version", "f v2: can't be deleted: eval ev v1 may use any version", ""},
-		{"env", func(s *shelf) {
-			s.doc(store.Env, "e", 3, "mcp_server", `{"docker_image_artifact":{"id":"f","version":2,"type":"docker_image"}}`)
+		{
+			"eval", func(s *shelf) { s.doc(store.Eval, "ev", 1, "eval", `{"tasks":[{"task_id":"t"}],"report":"f"}`) },
+			"f v1: can't be deleted: eval ev v1 may use any version", "f v2: can't be deleted: eval ev v1 may use any version", "",
 		},
-			"", "f v2: can't be deleted: env e v3 uses version 2", ""},
-		{"agent", func(s *shelf) {
-			s.doc(store.Agent, "a", 1, "a2a_agent", `{"docker_image_artifact":{"id":"f","version":1},"metadata":{"x":"f"}}`)
+		{
+			"env", func(s *shelf) {
+				s.doc(store.Env, "e", 3, "mcp_server", `{"docker_image_artifact":{"id":"f","version":2,"type":"docker_image"}}`)
+			},
+			"", "f v2: can't be deleted: env e v3 uses version 2", "",
 		},
-			"f v1: can't be deleted: agent a v1 may use any version\nf v1: can't be deleted: agent a v1 uses version 1", "f v2: can't be deleted: agent a v1 may use any version", ""},
+		{
+			"agent", func(s *shelf) {
+				s.doc(store.Agent, "a", 1, "a2a_agent", `{"docker_image_artifact":{"id":"f","version":1},"metadata":{"x":"f"}}`)
+			},
+			"f v1: can't be deleted: agent a v1 may use any version\nf v1: can't be deleted: agent a v1 uses version 1", "f v2: can't be deleted: agent a v1 may use any version", "",
+		},
 		{"environment", put(artifact.NewEnvironment(artifact.Pin{ID: "e", Version: 1}, "m", pin(1))), "f v1: can't be deleted: artifact e v1 uses version 1", "", ""},
 		{"universe", put(artifact.NewUniverse(artifact.Pin{ID: "w", Version: 1}, nil, []artifact.Pin{pin(2)}, nil)...), "", "f v2: can't be deleted: artifact w v1 uses version 2", ""},
-		{"file universe", put(artifact.NewFileUniverseOf(artifact.Pin{ID: "u", Version: 1}, []artifact.Member{{Bytes: artifact.Bytes{Path: "f", Digest: ref.DigestOf([]byte("1"))}, Pin: pin(1)}})),
-			"f v1: can't be deleted: artifact u v1 uses version 1", "", ""},
-		{"artifact of another type", func(s *shelf) { s.doc(store.Artifact, "p", 1, "plugin_type", `{"over":"f"}`) },
-			"f v1: can't be deleted: artifact p v1 may use any version", "f v2: can't be deleted: artifact p v1 may use any version", ""},
-		{"artifact that can't be read", func(s *shelf) { s.doc(store.Artifact, "p", 1, artifact.Environment, `{"file_artifact_ref":"f"}`) },
-			"f v1: can't be deleted: artifact p v1 may use any version", "f v2: can't be deleted: artifact p v1 may use any version", ""},
+		{
+			"file universe", put(artifact.NewFileUniverseOf(artifact.Pin{ID: "u", Version: 1}, []artifact.Member{{Bytes: artifact.Bytes{Path: "f", Digest: ref.DigestOf([]byte("1"))}, Pin: pin(1)}})),
+			"f v1: can't be deleted: artifact u v1 uses version 1", "", "",
+		},
+		{
+			"artifact of another type", func(s *shelf) { s.doc(store.Artifact, "p", 1, "plugin_type", `{"over":"f"}`) },
+			"f v1: can't be deleted: artifact p v1 may use any version", "f v2: can't be deleted: artifact p v1 may use any version", "",
+		},
+		{
+			"artifact that can't be read", func(s *shelf) { s.doc(store.Artifact, "p", 1, artifact.Environment, `{"file_artifact_ref":"f"}`) },
+			"f v1: can't be deleted: artifact p v1 may use any version", "f v2: can't be deleted: artifact p v1 may use any version", "",
+		},
 		{"ledger", func(s *shelf) {
 			s.doc(store.Env, "e", 1, "mcp_server", `{}`)
 			row(s, "env e", `{"needs":{"artifact f":"1"},"store_refs":{"env x":"2"}}`)

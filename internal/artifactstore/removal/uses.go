@@ -254,6 +254,7 @@ func (g *library) walk(n doc.Node, u use, told map[doc.Node]bool) {
 		for _, e := range n.Members() {
 			g.walk(e, u, told)
 		}
+	default:
 	}
 }
 
