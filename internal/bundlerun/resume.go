@@ -242,6 +242,15 @@ func (e *Engine) Decide(ctx context.Context, id, stepID string, d step.Decision)
 	if rec.Status.Ended() {
 		return "", fmt.Errorf("%s: %w", id, runlog.ErrEnded)
 	}
+	if len(rec.Steps) == 0 { // nobody started it yet
+		t, err := e.stored(ctx, rec.Task, rec.TaskVersion, rec.Options)
+		if err != nil {
+			return "", err
+		}
+		for i := range t.Steps {
+			rec.Steps = append(rec.Steps, runlog.StepRecord{StepInfo: runlog.StepInfo{ID: t.Steps[i].ID, Type: t.Steps[i].Type}, Status: runlog.Queued})
+		}
+	}
 	st, err := waiting(rec, stepID)
 	if err != nil {
 		return "", err

@@ -274,11 +274,29 @@ func (l *log) Claim(ctx context.Context, id string) (runlog.Owner, error) {
 	if r.until.After(l.now()) {
 		return nil, runlog.Owned(id, *l.info(r))
 	}
+	if r.owner != nil { // what it has not taken is for the next one
+		r.requests = append(r.owner.untaken(), r.requests...)
+	}
 	r.epoch++
 	r.until = l.now().Add(runlog.OwnerTTL)
 	r.owner = &owner{l: l, r: r, epoch: r.epoch, requests: make(chan runlog.Request, runlog.RequestBuffer)}
 	r.deliver()
 	return r.owner, nil
+}
+
+// untaken takes back what was handed over and not received. The lock is held.
+func (o *owner) untaken() (out []runlog.Request) {
+	for {
+		select {
+		case q, ok := <-o.requests:
+			if !ok {
+				return out
+			}
+			out = append(out, q)
+		default:
+			return out
+		}
+	}
 }
 
 func (o *owner) Epoch() uint64 { return o.epoch }
