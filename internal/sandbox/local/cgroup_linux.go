@@ -5,11 +5,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -315,4 +317,26 @@ func removeCgroup(dir, id string) error {
 		}
 		return err
 	})
+}
+
+// strayAge is how old a group without members has to be before it is nobody's: a box joins its own within startLimit.
+const strayAge = 5 * time.Minute
+
+// sweep removes groups that dead boxes of other, deleted state roots left. A group with members can't be removed.
+func (c *cgroups) sweep() {
+	parents := slices.Collect(maps.Values(c.v1))
+	if c.v2 != "" {
+		parents = append(parents, c.v2)
+	}
+	for _, parent := range parents {
+		entries, err := os.ReadDir(parent)
+		if err != nil {
+			continue
+		}
+		for _, e := range entries {
+			if info, err := e.Info(); err == nil && e.IsDir() && validID(e.Name()) && time.Since(info.ModTime()) > strayAge {
+				_ = os.Remove(filepath.Join(parent, e.Name())) // the next sweep tries again
+			}
+		}
+	}
 }

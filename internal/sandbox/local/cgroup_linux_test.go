@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseCgroups(t *testing.T) {
@@ -164,5 +165,33 @@ func TestKnobs(t *testing.T) {
 		if err := removeCgroup(dir, "b1"); err == nil {
 			t.Errorf("%q was taken for the group of b1", dir)
 		}
+	}
+}
+
+// Groups of boxes that no state root knows go once they are old and empty.
+func TestSweepStrayGroups(t *testing.T) {
+	parent := filepath.Join(t.TempDir(), "agentenv")
+	old := time.Now().Add(-time.Hour)
+	for _, name := range []string{"bold", "bnew", "bfull/member", "NOT-OURS"} {
+		if err := os.MkdirAll(filepath.Join(parent, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"bold", "bfull", "NOT-OURS"} {
+		if err := os.Chtimes(filepath.Join(parent, name), old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	(&cgroups{v1: map[string]string{"pids": parent, "memory": "/no/such"}}).sweep()
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, e := range entries {
+		left = append(left, e.Name())
+	}
+	if !slices.Equal(left, []string{"NOT-OURS", "bfull", "bnew"}) {
+		t.Errorf("left: %q", left)
 	}
 }

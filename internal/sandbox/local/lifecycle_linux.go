@@ -151,6 +151,7 @@ func (p *Provider) Sweep(ctx context.Context) ([]string, error) {
 		}
 		s.close()
 	}
+	p.host.controlGroups().sweep()
 	return swept, errors.Join(errs...)
 }
 
