@@ -110,7 +110,7 @@ func initBundle(ctx context.Context, p *verb.Program, dir string, o initOptions)
 	if *o.json {
 		return p.Streams.JSON(initialized(r))
 	}
-	initText(p.Streams, r)
+	initText(p.Streams, dir, r)
 	if here, err := os.Getwd(); err != nil || here == r.Bundle { // the folder that the shell stands in was replaced
 		p.Streams.Note("\nThe folder was put in place of the empty one here: type cd . to see it. Then run it with agent-env run .")
 		return nil
@@ -138,8 +138,8 @@ func shellWord(path string) string {
 	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
-func initText(s *term.Streams, r export.Report) {
-	s.Printf("Wrote %s as the bundle %s:\n", term.Clean(r.From.String()), term.Clean(r.Bundle))
+func initText(s *term.Streams, dir string, r export.Report) {
+	s.Printf("Wrote %s as the bundle %s:\n", term.Clean(r.From.String()), term.Clean(dir))
 	for _, f := range r.Files {
 		s.Printf("  %s\n", term.Clean(f))
 	}
