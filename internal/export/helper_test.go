@@ -21,15 +21,15 @@ import (
 // files are a folder's files by path. Scripts, whose text begins with "#!", are executable; a text "-> x" makes a link to x.
 type files map[string]string
 
-func (fs files) with(more files) files {
-	out := maps.Clone(fs)
+func (f files) with(more files) files {
+	out := maps.Clone(f)
 	maps.Copy(out, more)
 	return out
 }
 
-func (fs files) write(t *testing.T, dir string) {
+func (f files) write(t *testing.T, dir string) {
 	t.Helper()
-	for name, text := range fs {
+	for name, text := range f {
 		at := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)
@@ -40,7 +40,7 @@ func (fs files) write(t *testing.T, dir string) {
 			}
 			continue
 		}
-		mode := fs.mode(name)
+		mode := f.mode(name)
 		if err := os.WriteFile(at, []byte(text), mode); err != nil {
 			t.Fatal(err)
 		}
@@ -50,8 +50,8 @@ func (fs files) write(t *testing.T, dir string) {
 	}
 }
 
-func (files files) mode(name string) fs.FileMode {
-	if strings.HasPrefix(files[name], "#!") {
+func (f files) mode(name string) fs.FileMode {
+	if strings.HasPrefix(f[name], "#!") {
 		return 0o755
 	}
 	return 0o644
@@ -257,8 +257,6 @@ func withoutTime(body string) string {
 	_, after, _ = strings.Cut(after, `"`)
 	return before + after
 }
-
-var _ Reader = (store.Store)(nil)
 
 // source is a folder below the home as an installed bundle.
 func (r *rig) source(dir, name, idRoot string) bundle.Source {

@@ -37,8 +37,8 @@ type target struct {
 	mode   fs.FileMode // of the folder that is there
 }
 
-func refuse(file, code, summary, fix string) error {
-	return diag.List{{Pos: diag.Pos{File: diag.Clean(file)}, Code: code, Summary: summary, Fix: fix, Prefixed: true}}.Err()
+func refuse(file, summary, fix string) error {
+	return diag.List{{Pos: diag.Pos{File: diag.Clean(file)}, Code: "export.target", Summary: summary, Fix: fix, Prefixed: true}}.Err()
 }
 
 // newTarget checks that dir can become a bundle: it is new or an empty folder, and its path can be part of ids.
@@ -53,23 +53,23 @@ func newTarget(dir, home string) (target, error) {
 		_, err = os.ReadDir(above) // not only there: a folder
 	}
 	if err != nil {
-		return target{}, refuse(filepath.Dir(abs), "export.target", reason(err, "no such folder"), "make it first")
+		return target{}, refuse(filepath.Dir(abs), reason(err, "no such folder"), "make it first")
 	}
 	t := target{dir: filepath.Join(above, filepath.Base(abs)), name: filepath.Base(abs)}
 	info, err := os.Lstat(t.dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 	case err != nil:
-		return target{}, refuse(abs, "export.target", reason(err, "no such folder"), "")
+		return target{}, refuse(abs, reason(err, "no such folder"), "")
 	case !info.IsDir():
-		return target{}, refuse(abs, "export.target", "this is no folder", into)
+		return target{}, refuse(abs, "this is no folder", into)
 	default:
 		entries, err := os.ReadDir(t.dir)
 		if err != nil {
-			return target{}, refuse(abs, "export.target", reason(err, "no such folder"), "")
+			return target{}, refuse(abs, reason(err, "no such folder"), "")
 		}
 		if len(entries) > 0 {
-			return target{}, refuse(abs, "export.target", "this folder is not empty", into)
+			return target{}, refuse(abs, "this folder is not empty", into)
 		}
 		t.exists, t.mode = true, info.Mode().Perm()
 	}
@@ -79,7 +79,7 @@ func newTarget(dir, home string) (target, error) {
 		home = ""
 	}
 	if t.idRoot, err = ref.RootOf(filepath.ToSlash(t.dir), filepath.ToSlash(home)); err != nil {
-		return target{}, refuse(abs, "export.target", err.Error(), "")
+		return target{}, refuse(abs, err.Error(), "")
 	}
 	return t, nil
 }
@@ -337,7 +337,7 @@ func (t target) place(s *staging) error {
 	err := rename(s.dir, t.dir)
 	switch {
 	case errors.Is(err, fs.ErrExist) || errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.ENOTDIR):
-		return refuse(t.dir, "export.target", "something was put there meanwhile", "name a new or empty folder")
+		return refuse(t.dir, "something was put there meanwhile", "name a new or empty folder")
 	}
 	return err
 }

@@ -201,7 +201,11 @@ func (e *exportedTask) step(ctx context.Context, i int) (doc.Node, error) {
 			names[r.Field] = name
 			continue
 		}
-		if from := e.pulled(r.Kind, at.id); from != "" {
+		from, err := e.comesWith(ctx, at, r.Version.Exists())
+		if err != nil {
+			return doc.Node{}, err
+		}
+		if from != "" {
 			e.floats(e.where(i, r.Field), r.Kind, at.id, from, r.Version.Exists())
 			if r.Version.Exists() {
 				names[version] = nil
@@ -227,6 +231,20 @@ func (e *exportedTask) step(ctx context.Context, i int) (doc.Node, error) {
 	n := put(s.Doc, names)
 	n = e.masker.scrub(n, fixed, func(path, why string) { e.leftOut(e.where(i, path), "%s", why) })
 	return ordered(n, s.Kind), nil
+}
+
+// comesWith is the installed bundle that a name leads to, by an id or by an alias that the bundle gives; an entity of the store that is called like
+// the alias comes first.
+func (e *exportedTask) comesWith(ctx context.Context, at key, pinned bool) (string, error) {
+	alias := e.options.Bundle.Aliases[at.kind][at.id]
+	if alias == "" || pinned {
+		return e.pulled(at.kind, at.id), nil
+	}
+	_, a, err := e.read(ctx, at.kind, at.id, 0)
+	if err != nil || a.why == "" {
+		return "", err
+	}
+	return e.pulled(at.kind, alias), nil
 }
 
 // version is the one that a reference means: its own; for an env that is named without one, that which the task names elsewhere, since such a step
@@ -255,8 +273,10 @@ func (e *exportedTask) needs(i int) {
 		}
 		e.need(by, s.Type, "step type", e.where(i, ""))
 		if len(s.Kind.Refs) == 0 && mentionsIDs(s.Doc) {
-			e.report.Floating = append(e.report.Floating, Floats{e.where(i, ""), ref.Artifact, "(not declared)",
-				"steps of type " + s.Type + " don't say which of their fields name stored entities, so the ids in it stay as they are"})
+			e.report.Floating = append(e.report.Floating, Floats{
+				e.where(i, ""), ref.Artifact, "(not declared)",
+				"steps of type " + s.Type + " don't say which of their fields name stored entities, so the ids in it stay as they are",
+			})
 		}
 	}
 	for _, r := range s.Kind.Refs {
