@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,8 +38,14 @@ import (
 	"agentenv.internal/agentenv/internal/store/mem"
 )
 
+// ownerEnv has the test binary run a task of the store in this folder, as a process that tests stop and kill.
+const ownerEnv = "AGENTENV_TEST_OWNER"
+
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
+	if dir := os.Getenv(ownerEnv); dir != "" {
+		os.Exit(ownRuns(dir))
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -38,6 +38,12 @@ type real struct {
 
 func newReal(tb testing.TB) *real {
 	tb.Helper()
+	return realIn(tb, stateFolder(tb), sqlite.Options{})
+}
+
+// stateFolder is a state folder for real sandboxes.
+func stateFolder(tb testing.TB) string {
+	tb.Helper()
 	state := tb.TempDir()
 	// The trees depend on the host alone, and building them takes a while: tests of one user share them.
 	shared := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid()))
@@ -47,26 +53,40 @@ func newReal(tb testing.TB) *real {
 	if err := os.Symlink(shared, filepath.Join(state, "trees")); err != nil {
 		tb.Fatal(err)
 	}
-	boxes, err := local.New(local.Options{StateRoot: state})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	st, err := sqlite.Open(filepath.Join(state, "store"), sqlite.Options{})
+	return state
+}
+
+// realIn is an engine in a state folder that others may use too.
+func realIn(tb testing.TB, state string, o sqlite.Options) *real {
+	tb.Helper()
+	r, st, err := openReal(state, o)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() {
-		left, err := boxes.List(context.WithoutCancel(tb.Context()))
+		left, err := r.box.List(context.WithoutCancel(tb.Context()))
 		if err != nil || len(left) != 0 {
 			tb.Errorf("sandboxes are left: %+v %v", left, err)
 		}
-		if err := boxes.Close(); err != nil {
+		if err := r.box.Close(); err != nil {
 			tb.Error(err)
 		}
 		if err := st.Close(); err != nil {
 			tb.Error(err)
 		}
 	})
+	return r
+}
+
+func openReal(state string, o sqlite.Options) (*real, *sqlite.Store, error) {
+	boxes, err := local.New(local.Options{StateRoot: state})
+	if err != nil {
+		return nil, nil, err
+	}
+	st, err := sqlite.Open(filepath.Join(state, "store"), o)
+	if err != nil {
+		return nil, nil, err
+	}
 	builtin := catalog.Origin{Kind: catalog.Builtin}
 	set := catalog.New[sandbox.Provider]("sandbox type")
 	set.Add("local", builtin, boxes)
@@ -81,7 +101,7 @@ func newReal(tb testing.TB) *real {
 	execs.Add("aggregate_verifiers", builtin, verify.NewAggregateVerifiers())
 	return &real{rep: &reporter{}, box: boxes, Engine: &Engine{
 		Bundle: bundle.Options{Kinds: step.Kinds()}, Executors: execs, Store: st, Runs: st.Runs(), Deploy: d, Log: log,
-	}}
+	}}, st, nil
 }
 
 func example(tb testing.TB, name string) bundle.Source {
