@@ -1,0 +1,6 @@
+//go:build soak
+
+package local_test
+
+// manyStarts is how many boxes TestNothingAddsUp makes.
+const manyStarts = 1000
