@@ -120,9 +120,9 @@ func (n Node) Exists() bool { return n.n != nil }
 // IsNull is true for null and for an absent value.
 func (n Node) IsNull() bool { return n.Kind() == Absent || n.Kind() == Null }
 
-// Text is a string's value, or a scalar's spelling in the source; "" for everything else.
+// Text is a string's value, or a scalar's spelling in the source; "" for everything else, null too, which reads as absent.
 func (n Node) Text() string {
-	if n.n == nil {
+	if n.n == nil || n.n.kind == Null {
 		return ""
 	}
 	return n.n.text

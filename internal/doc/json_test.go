@@ -44,7 +44,7 @@ func TestJSONPositions(t *testing.T) {
 		{step.Get("n"), Array, "", "[1, -2.5e3, null, true]", 3, 10},
 		{step.Get("n").At(0), Int, "1", "1", 3, 11},
 		{step.Get("n").At(1), Float, "-2.5e3", "-2.5e3", 3, 14},
-		{step.Get("n").At(2), Null, "null", "null", 3, 22},
+		{step.Get("n").At(2), Null, "", "null", 3, 22},
 		{step.Get("n").At(3), Bool, "true", "true", 3, 28},
 	} {
 		if p := c.n.Pos(); c.n.Kind() != c.kind || c.n.Text() != c.text || string(c.n.Raw()) != c.raw || p.Line != c.line || p.Col != c.col {

@@ -58,7 +58,7 @@ func (e *LoadArtifact) Preflight(ctx context.Context, d doc.Node, p step.Plan) d
 		}
 	}
 	for _, f := range []string{"urls", "artifact_from_step_id", "collected_artifacts_step_id"} {
-		if !d.Get(f).IsNull() {
+		if n := d.Get(f); !n.IsNull() && (n.Kind() != doc.Array || n.Len() > 0) {
 			refuse(f, "data.source", "only stored artifacts can be loaded by this version of agent-env", "name them in artifact_id or artifacts")
 		}
 	}

@@ -127,11 +127,12 @@ func TestLoadArtifactPreflight(t *testing.T) {
 	r := rig(t)
 	e := NewLoadArtifact(r.Store, r.Deploy)
 	for text, want := range map[string]string{
-		load(`"artifact_id": "@local/b/one"`):                                     "",
-		load(`"artifact_id": "@local/b/unknown"`):                                 "",
-		load(`"artifacts": [{"id": "@local/b/one"}, {"id": "@local/b/skill"}]`):   "artifacts[1].id: '@local/b/skill' is of type skill, which can't be loaded into a sandbox; load an artifact of type file or file_artifact_universe",
-		load(`"urls": ["http://x/y"]`):                                            "urls: only stored artifacts can be loaded by this version of agent-env; name them in artifact_id or artifacts",
-		`{"id": "l", "type": "load_artifact", "env_id": "e", "artifact_id": "a"}`: "env_id: only sandboxes can be loaded into by this version of agent-env; name the target in sandbox_name",
+		load(`"artifact_id": "@local/b/one"`):                                                  "",
+		load(`"artifact_id": "@local/b/unknown"`):                                              "",
+		load(`"artifacts": [{"id": "@local/b/one"}, {"id": "@local/b/skill"}]`):                "artifacts[1].id: '@local/b/skill' is of type skill, which can't be loaded into a sandbox; load an artifact of type file or file_artifact_universe",
+		load(`"artifact_id": "@local/b/one", "urls": [], "collected_artifacts_step_id": null`): "",
+		load(`"urls": ["http://x/y"]`):                                                         "urls: only stored artifacts can be loaded by this version of agent-env; name them in artifact_id or artifacts",
+		`{"id": "l", "type": "load_artifact", "env_id": "e", "artifact_id": "a"}`:              "env_id: only sandboxes can be loaded into by this version of agent-env; name the target in sandbox_name",
 	} {
 		if got := steptest.Texts(e.Preflight(t.Context(), r.Doc(text), step.Plan{Type: r.Types})); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", text, got, want)

@@ -76,6 +76,7 @@ func TestDeploySandboxPreflight(t *testing.T) {
 	e := NewDeploySandbox(r.Deploy)
 	for _, c := range []struct{ text, want string }{
 		{`"sandbox_mode": "vm"`, ""},
+		{`"sandbox_mode": "vm", "image": null, "sandbox_type": null, "network_policy": null, "exposed_ports": null`, ""},
 		{`"sandbox_mode": "container", "image": "a", "port": 80`, "sandbox_mode: container sandboxes can't be made by this version of agent-env; use sandbox_mode vm"},
 		{`"sandbox_mode": "vm", "sandbox_type": "modal"`, "sandbox_type: 'modal': no such sandbox type here (known: local); agent-env doctor shows what works on this machine"},
 		{`"sandbox_mode": "vm", "image": "debian:12"`, "image: local: image debian:12: not supported by this sandbox provider; leave image out: the sandbox's root is then a private view of this machine"},
