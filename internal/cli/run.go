@@ -144,16 +144,5 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 	if o.scored {
 		under = &o.failUnder
 	}
-	code := sum.Exit(under)
-	rep.Summary(&sum, code)
-	if len(sum.Kept) > 0 {
-		if err := runview.Hold(ctx, p, engine, &sum, *o.json); err != nil {
-			return err
-		}
-		return verb.Final(code)
-	}
-	if code != verb.Done {
-		return verb.Exit(code)
-	}
-	return nil
+	return runview.End(ctx, p, engine, rep, &sum, under, *o.json)
 }

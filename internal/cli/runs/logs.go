@@ -7,19 +7,22 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/term"
 )
 
 type logsOptions struct {
-	step   string
-	follow bool
-	json   *bool
+	step         string
+	follow, full bool
+	json         *bool
 }
 
 func newLogs(p *verb.Program) *cobra.Command {
@@ -34,6 +37,7 @@ func newLogs(p *verb.Program) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&o.step, "step", "", "only what this `STEP` did")
 	cmd.Flags().BoolVarP(&o.follow, "follow", "f", false, "wait for more until the run has ended")
+	cmd.Flags().BoolVar(&o.full, "full", false, "print long lines whole, from the objects that hold them")
 	o.json = verb.JSONFlag(cmd, "print one JSON object per event")
 	return cmd
 }
@@ -63,7 +67,7 @@ func logs(ctx context.Context, p *verb.Program, text string, o logsOptions) erro
 	}
 	events := log.Events(ctx, id, 0)
 	if o.follow {
-		events = log.Follow(ctx, id, 0)
+		events = follow(ctx, log, id)
 	}
 	shown := 0
 	for e, err := range events {
@@ -80,6 +84,11 @@ func logs(ctx context.Context, p *verb.Program, text string, o logsOptions) erro
 			}
 			continue
 		}
+		if o.full {
+			if e, err = whole(ctx, p, e); err != nil {
+				return err
+			}
+		}
 		p.Streams.Printf("%s\n", eventLine(p.Streams, e))
 	}
 	sum, err := log.Get(ctx, id)
@@ -95,15 +104,38 @@ func logs(ctx context.Context, p *verb.Program, text string, o logsOptions) erro
 	return nil
 }
 
+// whole is an event whose log line is all of it, where an object holds that.
+func whole(ctx context.Context, p *verb.Program, e runlog.Event) (runlog.Event, error) {
+	var line runlog.LogLine
+	if e.Kind != runlog.StepLog || json.Unmarshal(e.Data, &line) != nil || line.Object == nil {
+		return e, nil
+	}
+	a, err := p.App()
+	if err != nil {
+		return e, err
+	}
+	s, err := a.Store(ctx)
+	if err != nil {
+		return e, err
+	}
+	o, err := load(ctx, s, ref.Digest(line.Object.Digest))
+	if err != nil {
+		return e, err
+	}
+	line.Message, line.Object = string(o.bytes), nil
+	e.Data, err = json.Marshal(line)
+	return e, err
+}
+
 // unknownStep tells a step that has logged nothing from one that the run hasn't.
-func unknownStep(ctx context.Context, log runlog.Log, id, step string) error {
+func unknownStep(ctx context.Context, log runlog.Log, id, want string) error {
 	rec, err := runlog.Load(ctx, log, id)
 	if err != nil {
 		return err
 	}
 	var names []string
 	for _, s := range rec.Steps {
-		if s.ID == step {
+		if s.ID == want {
 			return nil
 		}
 		names = append(names, s.ID)
@@ -111,7 +143,7 @@ func unknownStep(ctx context.Context, log runlog.Log, id, step string) error {
 	if len(names) == 0 {
 		return errors.New("the run never started a step")
 	}
-	return fmt.Errorf("the run has no step %q; its steps are %s", step, strings.Join(names, ", "))
+	return fmt.Errorf("the run has no step %q; its steps are %s", want, strings.Join(names, ", "))
 }
 
 // eventLine is an event in one line: when, which step, what.
@@ -149,6 +181,20 @@ func what(e runlog.Event) string {
 		if d := (runlog.LogLine{}); decode(&d) {
 			return logText(d)
 		}
+	case runlog.StepsReset:
+		if d := (runlog.Reset{}); decode(&d) {
+			return resetText(d)
+		}
+	case runlog.StepCost:
+		if d := (runlog.Cost{}); decode(&d) {
+			return "spent " + costText(d)
+		}
+	case runlog.StepDecided:
+		if d := (step.Decision{}); decode(&d) {
+			return joinNonEmpty("decided "+strings.TrimSpace(d.Choice+" "+by(d.By)), d.Comment)
+		}
+	case runlog.Cancelling:
+		return "the run is cancelled: nothing new starts"
 	case runlog.BoxCreated, runlog.BoxRemoved:
 		if d := (runlog.Box{}); decode(&d) {
 			return joinNonEmpty(fmt.Sprintf("sandbox %s (%s %s) %s", d.Name, d.Provider, d.ID, strings.TrimPrefix(e.Kind, "box.")), d.Error)
@@ -157,10 +203,36 @@ func what(e runlog.Event) string {
 	return e.Kind + " " + string(e.Data) // an event of a newer program
 }
 
+func resetText(d runlog.Reset) string {
+	what := "these run again: " + strings.Join(d.Steps, ", ")
+	if len(d.Steps) == 0 {
+		what = "nothing runs again"
+	}
+	if d.Reason == runlog.ResetRetry {
+		return fmt.Sprintf("step %s failed, the run goes back to step %s; %s", d.Step, d.From, what)
+	}
+	return "resumed; " + what
+}
+
+func by(who string) string {
+	if who == "" {
+		return ""
+	}
+	return "by " + who
+}
+
+// costText is "$0.0123, 1200 tokens in, 340 out".
+func costText(c runlog.Cost) string {
+	return fmt.Sprintf("$%s, %d tokens in, %d out", strconv.FormatFloat(c.USD, 'f', -1, 64), c.InputTokens, c.OutputTokens)
+}
+
 func logText(d runlog.LogLine) string {
 	text := d.Message
 	if d.Level != "" && !strings.EqualFold(d.Level, "info") {
 		text = strings.ToUpper(d.Level) + " " + text
+	}
+	if d.Object != nil {
+		text += fmt.Sprintf(" (%d bytes in all; --full prints them)", d.Object.Size)
 	}
 	for _, k := range slices.Sorted(maps.Keys(d.Attrs)) {
 		text += fmt.Sprintf(" %s=%v", k, d.Attrs[k])

@@ -13,7 +13,8 @@ import (
 
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
-	return verb.Group("runs", "List runs, show them, read their logs", newList(p), newShow(p), newLogs(p))
+	return verb.Group("runs", "List, show, watch, stop, resume and forget runs", newList(p), newShow(p), newLogs(p), newWatch(p), newCancel(p), newResume(p),
+		newDecide(p), newExport(p), newPrune(p))
 }
 
 // open is the log of all runs, after what dead sandboxes left has been swept.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -80,6 +81,15 @@ func printRecord(s *term.Streams, r runlog.Record, now time.Time) {
 	if o := r.Owner; o != nil {
 		line("runs at", fmt.Sprintf("%s, process %d", o.Host, o.PID))
 	}
+	if r.Status == runlog.Interrupted {
+		line("", "nobody drives it: agent-env runs resume, or cancel")
+	}
+	if r.Epochs > 1 {
+		line("resumed", verb.Count(r.Epochs-1, "time"))
+	}
+	if r.Cost != (runlog.Cost{}) {
+		line("cost", costText(r.Cost))
+	}
 	line("left", strings.Join(r.Left, ", "))
 	printSteps(s, r)
 	printBoxes(s, r)
@@ -91,7 +101,7 @@ func printSteps(s *term.Streams, r runlog.Record) {
 		return
 	}
 	s.Printf("\n")
-	t := term.NewTable("STEP", "TYPE", "STATUS", ">TOOK", "ERROR")
+	t := term.NewTable("STEP", "TYPE", "STATUS", ">TOOK", ">TRIES", "ERROR")
 	for _, st := range r.Steps {
 		took := ""
 		if !st.Started.IsZero() && !st.Ended.IsZero() {
@@ -101,9 +111,18 @@ func printSteps(s *term.Streams, r runlog.Record) {
 		if st.ErrorType != "" {
 			fault = st.ErrorType + ": " + fault
 		}
-		t.Row(st.ID, st.Type, string(st.Status), took, fault)
+		tries := ""
+		if st.Attempt > 1 {
+			tries = strconv.Itoa(st.Attempt)
+		}
+		t.Row(st.ID, st.Type, string(st.Status), took, tries, fault)
 	}
 	_ = t.Print(s) // Streams.Failed tells of it
+	for _, st := range r.Steps {
+		if st.Type == "review" && st.Status == runlog.Running {
+			s.Printf("\n%s waits for a decision: agent-env runs decide %s %s continue|abort\n", term.Clean(st.ID), r.ID, term.Clean(st.ID))
+		}
+	}
 }
 
 // printBoxes shows the sandboxes with what was found in force when they were made.

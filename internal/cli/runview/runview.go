@@ -41,6 +41,23 @@ func New(ctx context.Context, p *verb.Program, o Options) Reporter {
 	return newText(ctx, p, o)
 }
 
+// End prints how all ended, holds up what is kept, and answers the command's exit code as an error. failUnder is the mean score that is asked for;
+// nil asks for none.
+func End(ctx context.Context, p *verb.Program, engine *bundlerun.Engine, rep Reporter, sum *bundlerun.Summary, failUnder *float64, asJSON bool) error {
+	code := sum.Exit(failUnder)
+	rep.Summary(sum, code)
+	if len(sum.Kept) > 0 {
+		if err := Hold(ctx, p, engine, sum, asJSON); err != nil {
+			return err
+		}
+		return verb.Final(code)
+	}
+	if code != verb.Done {
+		return verb.Exit(code)
+	}
+	return nil
+}
+
 // problems is what an error holds of them.
 func problems(err error) diag.List {
 	if l, ok := diag.From(err); ok {
