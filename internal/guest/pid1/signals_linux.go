@@ -18,11 +18,12 @@ const lastSignal = 64
 
 // deaf makes PID 1 deaf to signals of its box. The kernel keeps signals without a handler from the first process of a namespace, but Go
 // installs a handler for every one, most of which end the process. Those that the runtime itself needs stay; they are harmless.
-// Commands aren't touched: a child starts with the default of every signal that Go handles.
+// Commands start with the default of every signal: exec resets those that Go handles, and what the maker of the box ignored is undone
+// here, 32 and 33 included, which C libraries keep for themselves and some launchers leave ignored.
 func deaf() error {
 	for sig := 1; sig <= lastSignal; sig++ {
 		switch unix.Signal(sig) {
-		case unix.SIGKILL, unix.SIGSTOP, unix.SIGURG, unix.SIGCHLD, 32, 33: // the last two are kept for libraries
+		case unix.SIGKILL, unix.SIGSTOP, unix.SIGURG, unix.SIGCHLD:
 			continue
 		}
 		var a sigaction
