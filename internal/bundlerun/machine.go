@@ -106,6 +106,7 @@ func (m *Machine) admit(ctx context.Context, rep Reporter) error {
 	alone := time.Time{}
 	for {
 		m.mu.Lock()
+		m.seen = time.Time{} // the run before may have changed much
 		why := m.short()
 		if why == "" {
 			m.runs++
