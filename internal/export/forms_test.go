@@ -168,7 +168,7 @@ func TestImages(t *testing.T) {
 	r.artifact(artifact.NewImage(artifact.Pin{ID: "@local/x/web__frontend_image"}, "Dockerfile", "", []artifact.Bytes{file("Dockerfile", "FROM b\n")}))
 	pin := func(id string) string { return fmt.Sprintf(`{"id":%q,"version":1,"type":"docker_image"}`, id) }
 	r.doc(store.Doc{Kind: store.Agent, ID: "@local/x/bot", Type: "a2a_agent", Body: []byte(`{"docker_image_artifact":` + pin("@local/x/bot__agent_image") + `}`)})
-	r.doc(store.Doc{Kind: store.Env, ID: "@local/x/web", Type: "website", Body: []byte(`{"service_name":"web","metadata":{"k":"v"},"backend_docker_image_artifact":` +
+	r.doc(store.Doc{Kind: store.Env, ID: "@local/x/web", Type: "website", Body: []byte(`{"service_name":"web","environment_name":null,"env_provider_type":null,"metadata":{"k":"v","n":null},"backend_docker_image_artifact":` +
 		pin("@local/x/web__backend_image") + `,"frontend_docker_image_artifact":` + pin("@local/x/web__frontend_image") + `}`)})
 	r.doc(store.Doc{Kind: store.Env, ID: "@local/x/mail", Type: "mcp_server", Body: []byte(`{"environment_name":"mail","env_provider_type":"acme","docker_image_artifact":` + pin("@local/x/pulled") + `}`)})
 	r.o.Bundle.EnvProviders = []string{"acme"}
