@@ -52,6 +52,7 @@ type sched struct {
 	ctx  context.Context //nolint:containedctx // a sched is one call of Run
 
 	nodes    []node
+	last     []int // while linking: steps since the last one that waits for all before it, that one included
 	ready    []int // steps whose dependencies had settled when they came here
 	done     chan ended
 	inFlight int
@@ -91,6 +92,17 @@ func newSched(ctx context.Context, r *Runner, q Request, rec *recorder) *sched {
 func (s *sched) link(i int) {
 	var direct []int
 	deps := s.step(i).Deps
+	if len(deps) == i { // all before it: those that nothing waits for imply the others
+		for _, d := range s.last {
+			if len(s.nodes[d].next) == 0 {
+				s.nodes[d].next = append(s.nodes[d].next, i)
+				s.nodes[i].waits++
+			}
+		}
+		s.last = append(s.last[:0], i)
+		return
+	}
+	s.last = append(s.last, i)
 	if !slices.IsSorted(deps) {
 		deps = slices.Sorted(slices.Values(deps))
 	}

@@ -64,7 +64,7 @@ func (r *Runner) revealed(ctx context.Context, d doc.Node) (doc.Node, error) {
 }
 
 func (r *Runner) secret(ctx context.Context, reference string) (string, error) {
-	if r.Secrets == nil {
+	if r.Secrets == nil || r.Redact == nil { // a value that nobody takes out of records is not handed out
 		return "", fmt.Errorf("%s can't be resolved here", diag.Repr(reference))
 	}
 	v, err := r.Secrets.Resolve(ctx, reference)
@@ -74,7 +74,7 @@ func (r *Runner) secret(ctx context.Context, reference string) (string, error) {
 	return v, err
 }
 
-// secrets tells which references of a step nobody can resolve.
+// unresolved tells which references of a step nobody can resolve.
 func (r *Runner) unresolved(ctx context.Context, st *task.Step) diag.List {
 	var l diag.List
 	for where, n := range references(st.Doc) {
