@@ -145,7 +145,8 @@ func steps(more ...string) string {
 
 // Each case stores f in two versions, and something that may use it; then f, or one version of it, is deleted.
 func TestWhatUsesAnArtifact(t *testing.T) {
-	pin := func(v int) artifact.Pin { return artifact.Pin{ID: "f", Version: v} }
+	const f = "@local/f"
+	pin := func(v int) artifact.Pin { return artifact.Pin{ID: f, Version: v} }
 	load := func(fields string) string {
 		return steps(`{"id":"l","type":"load_artifact","sandbox_name":"box",` + fields + `}`)
 	}
@@ -160,7 +161,7 @@ func TestWhatUsesAnArtifact(t *testing.T) {
 	}
 	run := func(s *shelf, status string) {
 		log := s.store.Runs()
-		s.doc(store.Task, "t", 1, "task", load(`"artifact_id":"f"`))
+		s.doc(store.Task, "t", 1, "task", load(`"artifact_id":"@local/f"`))
 		if err := log.Create(s.Context(), runlog.Meta{ID: "t-run", Task: "t", TaskVersion: 1}); err != nil {
 			s.Fatal(err)
 		}
@@ -185,7 +186,7 @@ func TestWhatUsesAnArtifact(t *testing.T) {
 			}
 		}
 	}
-	const latest = "f v2: can't be deleted: task t v1 uses the latest version"
+	const latest = "@local/f v2: can't be deleted: task t v1 uses the latest version"
 	for _, tc := range []struct {
 		name  string
 		user  func(*shelf)
@@ -194,85 +195,87 @@ func TestWhatUsesAnArtifact(t *testing.T) {
 		whole string // why both stay; "" when one and two say so
 	}{
 		{"nothing", func(*shelf) {}, "", "", ""},
-		{"task with version", task(load(`"artifact_id":"f","artifact_version":1`)), "f v1: can't be deleted: task t v1 uses version 1", "", ""},
-		{"task without version", task(load(`"artifact_id":"f"`)), "", latest, ""},
-		{"task with null for a version", task(load(`"artifact_id":"f","artifact_version":null`)), "", latest, ""},
-		{"task with a list", task(load(`"artifacts":[{"id":"g"},{"id":"f","version":1}]`)), "f v1: can't be deleted: task t v1 uses version 1", "", ""},
+		{"task with version", task(load(`"artifact_id":"@local/f","artifact_version":1`)), "@local/f v1: can't be deleted: task t v1 uses version 1", "", ""},
+		{"task without version", task(load(`"artifact_id":"@local/f"`)), "", latest, ""},
+		{"task with null for a version", task(load(`"artifact_id":"@local/f","artifact_version":null`)), "", latest, ""},
+		{"task with a list", task(load(`"artifacts":[{"id":"g"},{"id":"@local/f","version":1}]`)), "@local/f v1: can't be deleted: task t v1 uses version 1", "", ""},
 		{"old version of a task", func(s *shelf) {
-			task(load(`"artifact_id":"f"`))(s)
+			task(load(`"artifact_id":"@local/f"`))(s)
 			s.doc(store.Task, "t", 2, "task", steps())
 		}, "", latest, ""},
 		{
-			"task of a step type that is not known", task(steps(`{"id":"x","type":"plugin_step","some":{"field":["f"]}}`)),
-			"f v1: can't be deleted: task t v1 may use any version", "f v2: can't be deleted: task t v1 may use any version", "",
+			"task of a step type that is not known", task(steps(`{"id":"x","type":"plugin_step","some":{"field":["@local/f"]}}`)),
+			"@local/f v1: can't be deleted: task t v1 may use any version", "@local/f v2: can't be deleted: task t v1 may use any version", "",
 		},
 		{
-			"task that pins in a step type that is not known", task(steps(`{"id":"x","type":"plugin_step","data":{"id":"f","version":1}}`)),
-			"f v1: can't be deleted: task t v1 uses version 1", "", "",
+			"task that pins in a step type that is not known", task(steps(`{"id":"x","type":"plugin_step","data":{"id":"@local/f","version":1}}`)),
+			"@local/f v1: can't be deleted: task t v1 uses version 1", "", "",
 		},
 		{"task that speaks of it", task(steps(`{"id":"x","type":"prompt_agent","prompt":"take f and g"}`)), "", "", ""},
-		{"task that writes it", task(steps(`{"id":"x","type":"snapshot_env","env_id":"e","snapshot_id":"f"}`)), "", "", ""},
-		{"task that writes another", task(steps(`{"id":"x","type":"snapshot_env","env_id":"e","snapshot_id":"t/f","original_universe_artifact_id":"f"}`)), "", latest, ""},
+		{"task that writes it", task(steps(`{"id":"x","type":"snapshot_env","env_id":"e","snapshot_id":"@local/f"}`)), "", "", ""},
+		{"task that writes another", task(steps(`{"id":"x","type":"snapshot_env","env_id":"e","snapshot_id":"t/f","original_universe_artifact_id":"@local/f"}`)), "", latest, ""},
 		{"task that can't be read", task(`{"steps":3}`), "", "", ""},
 		{
-			"eval", func(s *shelf) { s.doc(store.Eval, "ev", 1, "eval", `{"tasks":[{"task_id":"t"}],"report":"f"}`) },
-			"f v1: can't be deleted: eval ev v1 may use any version", "f v2: can't be deleted: eval ev v1 may use any version", "",
+			"eval", func(s *shelf) { s.doc(store.Eval, "ev", 1, "eval", `{"tasks":[{"task_id":"t"}],"report":"@local/f"}`) },
+			"@local/f v1: can't be deleted: eval ev v1 may use any version", "@local/f v2: can't be deleted: eval ev v1 may use any version", "",
 		},
 		{
 			"env", func(s *shelf) {
-				s.doc(store.Env, "e", 3, "mcp_server", `{"docker_image_artifact":{"id":"f","version":2,"type":"docker_image"}}`)
+				s.doc(store.Env, "e", 3, "mcp_server", `{"docker_image_artifact":{"id":"@local/f","version":2,"type":"docker_image"}}`)
 			},
-			"", "f v2: can't be deleted: env e v3 uses version 2", "",
+			"", "@local/f v2: can't be deleted: env e v3 uses version 2", "",
 		},
 		{
 			"agent", func(s *shelf) {
-				s.doc(store.Agent, "a", 1, "a2a_agent", `{"docker_image_artifact":{"id":"f","version":1},"metadata":{"x":"f"}}`)
+				s.doc(store.Agent, "a", 1, "a2a_agent", `{"docker_image_artifact":{"id":"@local/f","version":1},"metadata":{"x":"@local/f"}}`)
 			},
-			"f v1: can't be deleted: agent a v1 may use any version\nf v1: can't be deleted: agent a v1 uses version 1", "f v2: can't be deleted: agent a v1 may use any version", "",
+			"@local/f v1: can't be deleted: agent a v1 may use any version\n@local/f v1: can't be deleted: agent a v1 uses version 1", "@local/f v2: can't be deleted: agent a v1 may use any version", "",
 		},
-		{"environment", put(artifact.NewEnvironment(artifact.Pin{ID: "e", Version: 1}, "m", pin(1))), "f v1: can't be deleted: artifact e v1 uses version 1", "", ""},
-		{"universe", put(artifact.NewUniverse(artifact.Pin{ID: "w", Version: 1}, nil, []artifact.Pin{pin(2)}, nil)...), "", "f v2: can't be deleted: artifact w v1 uses version 2", ""},
+		{"environment", put(artifact.NewEnvironment(artifact.Pin{ID: "e", Version: 1}, "m", pin(1))), "@local/f v1: can't be deleted: artifact e v1 uses version 1", "", ""},
+		{"universe", put(artifact.NewUniverse(artifact.Pin{ID: "w", Version: 1}, nil, []artifact.Pin{pin(2)}, nil)...), "", "@local/f v2: can't be deleted: artifact w v1 uses version 2", ""},
 		{
-			"file universe", put(artifact.NewFileUniverseOf(artifact.Pin{ID: "u", Version: 1}, []artifact.Member{{Bytes: artifact.Bytes{Path: "f", Digest: ref.DigestOf([]byte("1"))}, Pin: pin(1)}})),
-			"f v1: can't be deleted: artifact u v1 uses version 1", "", "",
-		},
-		{
-			"artifact of another type", func(s *shelf) { s.doc(store.Artifact, "p", 1, "plugin_type", `{"over":"f"}`) },
-			"f v1: can't be deleted: artifact p v1 may use any version", "f v2: can't be deleted: artifact p v1 may use any version", "",
+			"file universe", put(artifact.NewFileUniverseOf(artifact.Pin{ID: "u", Version: 1}, []artifact.Member{{Bytes: artifact.Bytes{Path: "@local/f", Digest: ref.DigestOf([]byte("1"))}, Pin: pin(1)}})),
+			"@local/f v1: can't be deleted: artifact u v1 uses version 1", "", "",
 		},
 		{
-			"artifact that can't be read", func(s *shelf) { s.doc(store.Artifact, "p", 1, artifact.Environment, `{"file_artifact_ref":"f"}`) },
-			"f v1: can't be deleted: artifact p v1 may use any version", "f v2: can't be deleted: artifact p v1 may use any version", "",
+			"artifact of another type", func(s *shelf) { s.doc(store.Artifact, "p", 1, "plugin_type", `{"over":"@local/f"}`) },
+			"@local/f v1: can't be deleted: artifact p v1 may use any version", "@local/f v2: can't be deleted: artifact p v1 may use any version", "",
+		},
+		{
+			"artifact that can't be read", func(s *shelf) {
+				s.doc(store.Artifact, "p", 1, artifact.Environment, `{"file_artifact_ref":"@local/f"}`)
+			},
+			"@local/f v1: can't be deleted: artifact p v1 may use any version", "@local/f v2: can't be deleted: artifact p v1 may use any version", "",
 		},
 		{"ledger", func(s *shelf) {
 			s.doc(store.Env, "e", 1, "mcp_server", `{}`)
-			row(s, "env e", `{"needs":{"artifact f":"1"},"store_refs":{"env x":"2"}}`)
-		}, "f v1: can't be deleted: ledger env e v1 uses version 1", "", ""},
+			row(s, "env e", `{"needs":{"artifact @local/f":"1"},"store_refs":{"env x":"2"}}`)
+		}, "@local/f v1: can't be deleted: ledger env e v1 uses version 1", "", ""},
 		{"ledger's store refs", func(s *shelf) {
 			s.doc(store.Task, "t", 1, "task", `{}`)
-			row(s, "task t", `{"store_refs":{"artifact f":"2"}}`)
-		}, "", "f v2: can't be deleted: ledger task t v1 uses version 2", ""},
-		{"ledger of what is gone", func(s *shelf) { row(s, "env e", `{"needs":{"artifact f":"1"}}`) }, "", "", ""},
-		{"ledger of itself", func(s *shelf) { row(s, "artifact f", `{"needs":{}}`) }, "", "", ""},
+			row(s, "task t", `{"store_refs":{"artifact @local/f":"2"}}`)
+		}, "", "@local/f v2: can't be deleted: ledger task t v1 uses version 2", ""},
+		{"ledger of what is gone", func(s *shelf) { row(s, "env e", `{"needs":{"artifact @local/f":"1"}}`) }, "", "", ""},
+		{"ledger of itself", func(s *shelf) { row(s, "artifact @local/f", `{"needs":{}}`) }, "", "", ""},
 		{"ledger that can't be read", func(s *shelf) { s.doc(store.Ledger, "odd", 1, "x", `[`) }, "", "", ""},
-		{"queued run", func(s *shelf) { run(s, "queued") }, "f v1: can't be deleted: run t-run may use any version", "f v2: can't be deleted: run t-run may use any version\n" + latest, ""},
-		{"running run", func(s *shelf) { run(s, "running") }, "f v1: can't be deleted: run t-run may use any version", "f v2: can't be deleted: run t-run may use any version\n" + latest, ""},
+		{"queued run", func(s *shelf) { run(s, "queued") }, "@local/f v1: can't be deleted: run t-run may use any version", "@local/f v2: can't be deleted: run t-run may use any version\n" + latest, ""},
+		{"running run", func(s *shelf) { run(s, "running") }, "@local/f v1: can't be deleted: run t-run may use any version", "@local/f v2: can't be deleted: run t-run may use any version\n" + latest, ""},
 		{"ended run", func(s *shelf) { run(s, "ended") }, "", latest, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			whole := strings.Join(slices.DeleteFunc([]string{tc.one, tc.two}, func(s string) bool { return s == "" }), "\n")
 			for version, want := range map[int]string{0: whole, 1: tc.one, 2: tc.two} {
 				s := newShelf(t)
-				s.file("f", "1")
-				s.file("f", "2")
+				s.file(f, "1")
+				s.file(f, "2")
 				s.file("g", "3")
 				tc.user(s)
 				before := s.left()
-				dry, dryErr := s.Delete(t.Context(), "f", version, true)
+				dry, dryErr := s.Delete(t.Context(), f, version, true)
 				if got := s.left(); !slices.Equal(got, before) {
 					t.Errorf("a dry run changed %v to %v", before, got)
 				}
-				done, err := s.Delete(t.Context(), "f", version, false)
+				done, err := s.Delete(t.Context(), f, version, false)
 				if fmt.Sprint(dryErr) != fmt.Sprint(err) || names(dry.Removed) != names(done.Removed) || kept(dry.Kept) != kept(done.Kept) || dry.Objects != done.Objects || dry.Bytes != done.Bytes {
 					t.Errorf("version %d: a dry run says %+v, %v, and the real one %+v, %v", version, dry, dryErr, done, err)
 				}
@@ -501,4 +504,25 @@ func whole(t *testing.T, s store.Store) {
 			t.Error(err)
 		}
 	}
+}
+
+// FuzzSurvey: whatever documents say, what uses an artifact can be told.
+func FuzzSurvey(f *testing.F) {
+	f.Add("task", `{"steps":[{"id":"l","type":"load_artifact","artifacts":[{"id":"@local/f","version":1}]},{"type":3},[],null]}`)
+	f.Add("env", `{"id":"e","docker_image_artifact":{"id":"@local/f","version":1,"type":"docker_image"}}`)
+	f.Add("eval", `{"tasks":[{"task_id":"@local/f"}]}`)
+	f.Add("ledger", `{"inputs":{"needs":{"artifact @local/f":"1"},"store_refs":{"x":"y"}}}`)
+	f.Add("artifact", `{"id":"p","version":1,"deep":[[{"id":{"id":"@local/f"},"version":9999999999999999999}]]}`)
+	f.Fuzz(func(t *testing.T, kind, body string) {
+		s := newShelf(t)
+		s.file("@local/f", "1")
+		s.doc(store.Kind(kind+"x"), "artifact x", 1, "plugin_type", body)
+		if kind != "" {
+			s.doc(store.Kind(kind), "artifact x", 2, "plugin_type", body)
+		}
+		out, err := s.Delete(t.Context(), "@local/f", 0, true)
+		if refused := err != nil; refused != (len(out.Kept) > 0) {
+			t.Errorf("%+v, %v", out, err)
+		}
+	})
 }

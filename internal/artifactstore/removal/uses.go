@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,12 +13,10 @@ import (
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
-	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
-	"agentenv.internal/agentenv/internal/task"
 )
 
 // node is one version of an artifact.
@@ -81,17 +80,18 @@ type use struct {
 // library is every artifact of a store with what uses it, at one moment.
 type library struct {
 	entries  map[node]*entry
-	versions map[string][]int    // ascending
-	uses     map[string][]use    // by id
-	rows     map[node]bool       // that the ledger has
-	objects  map[ref.Digest]bool // that documents of other kinds name
+	versions map[string][]int         // ascending
+	uses     map[string][]use         // by id
+	rows     map[node]bool            // that the ledger has
+	others   map[string]map[node]bool // documents of other kinds, by kind
+	objects  map[ref.Digest]bool      // that documents of other kinds name
 	kinds    func(string) *step.Kind
 }
 
 // survey reads the store and the runs under way.
 func (r *Remover) survey(ctx context.Context, docs store.Docs) (*library, error) {
 	g := &library{
-		entries: map[node]*entry{}, versions: map[string][]int{}, uses: map[string][]use{}, rows: map[node]bool{}, objects: map[ref.Digest]bool{}, kinds: r.kind,
+		entries: map[node]*entry{}, versions: map[string][]int{}, uses: map[string][]use{}, rows: map[node]bool{}, others: map[string]map[node]bool{}, objects: map[ref.Digest]bool{}, kinds: r.kind,
 	}
 	var unclear []store.Doc // artifacts whose references are not known by their type
 	err := each(ctx, docs, store.Artifact, func(d store.Doc) error {
@@ -107,21 +107,25 @@ func (r *Remover) survey(ctx context.Context, docs store.Docs) (*library, error)
 		slices.Sort(g.versions[id])
 	}
 	for _, d := range unclear {
-		g.strings(d, holder(d, "artifact"))
+		g.strings(d, holder(d, "artifact"), false)
 	}
 	for _, k := range []store.Kind{store.Env, store.Agent, store.Eval, store.Task, store.Blob, store.Ledger} {
 		err := each(ctx, docs, k, func(d store.Doc) error {
 			for _, o := range d.Objects {
 				g.objects[o] = true
 			}
+			if g.others[string(k)] == nil {
+				g.others[string(k)] = map[node]bool{}
+			}
+			g.others[string(k)][node{d.ID, d.Version}] = true
 			switch k {
 			case store.Task:
 				g.task(d, Reason{Kind: "task", ID: d.ID, Version: d.Version}, false)
 			case store.Ledger:
-				return g.row(ctx, docs, d)
+				g.row(d)
 			case store.Blob:
 			default:
-				g.strings(d, holder(d, string(k)))
+				g.strings(d, holder(d, string(k)), true)
 			}
 			return nil
 		})
@@ -227,89 +231,20 @@ func (g *library) expand(n need) []node {
 	}
 }
 
-// strings looks for references in a document whose fields are not known: a table with id and version pins one, any other text that is an
-// artifact's id may use it.
-func (g *library) strings(d store.Doc, u use) {
-	t, _ := doc.ParseJSON("", d.Body)
-	g.walk(t.Root(), u, nil)
-}
-
-func (g *library) walk(n doc.Node, u use, told map[doc.Node]bool) {
-	switch n.Kind() {
-	case doc.String:
-		if _, is := g.versions[n.Text()]; is && !told[n] {
-			g.use(n.Text(), u, anyVersion)
-		}
-	case doc.Array:
-		for _, e := range n.Items() {
-			g.walk(e, u, told)
-		}
-	case doc.Object:
-		id, ok := n.Get("id").Str()
-		v, pinned := n.Get("version").Int()
-		if _, is := g.versions[id]; ok && is && pinned && v > 0 && !told[n.Get("id")] {
-			g.use(id, u, int(v))
-			told = with(told, n.Get("id"))
-		}
-		for _, e := range n.Members() {
-			g.walk(e, u, told)
-		}
-	default:
-	}
-}
-
-func with(told map[doc.Node]bool, n doc.Node) map[doc.Node]bool {
-	if told == nil {
-		told = map[doc.Node]bool{}
-	}
-	told[n] = true
-	return told
-}
-
-// task notes what the steps of a task name. A run under way may use any version of that.
-func (g *library) task(d store.Doc, by Reason, running bool) {
-	t, _ := doc.ParseJSON("", d.Body)
-	u := use{by: by}
-	told := map[doc.Node]bool{}
-	for _, s := range t.Root().Get("steps").Items() {
-		k := g.kinds(s.Get("type").Text())
-		if k == nil {
-			continue
-		}
-		for _, r := range task.RefsIn(&task.Step{Kind: k, Doc: s}) {
-			if r.Kind != ref.Artifact || !r.Node.Exists() {
-				continue
-			}
-			told[r.Node] = true
-			v, pinned := r.Version.Int()
-			switch {
-			case r.Out:
-			case running:
-				g.use(r.Name, u, anyVersion)
-			case pinned && v > 0:
-				g.use(r.Name, u, int(v))
-			default:
-				g.use(r.Name, u, latestVersion)
-			}
-		}
-	}
-	g.walk(t.Root().Get("steps"), u, told)
-}
-
 // row notes what the ledger says that an entity is made of, as long as the store has that entity.
-func (g *library) row(ctx context.Context, docs store.Docs, d store.Doc) error {
+func (g *library) row(d store.Doc) {
 	kind, id, ok := strings.Cut(d.ID, " ")
 	if !ok {
-		return nil
+		return
 	}
 	n := node{id, d.Version}
 	if kind == string(store.Artifact) {
 		g.rows[n] = true
 		if g.entries[n] == nil {
-			return nil
+			return
 		}
-	} else if there, err := has(ctx, docs, store.Kind(kind), id, d.Version); err != nil || !there {
-		return err
+	} else if !g.others[kind][n] {
+		return
 	}
 	var row struct {
 		Inputs struct {
@@ -318,7 +253,7 @@ func (g *library) row(ctx context.Context, docs store.Docs, d store.Doc) error {
 		} `json:"inputs"`
 	}
 	if json.Unmarshal(d.Body, &row) != nil {
-		return nil // what it is about pins the same
+		return // what it is about pins the same
 	}
 	u := use{by: Reason{Kind: "ledger", ID: d.ID, Version: d.Version}}
 	if kind == string(store.Artifact) {
@@ -333,12 +268,6 @@ func (g *library) row(ctx context.Context, docs store.Docs, d store.Doc) error {
 			}
 		}
 	}
-	return nil
-}
-
-func has(ctx context.Context, docs store.Docs, k store.Kind, id string, version int) (bool, error) {
-	m, err := docs.List(ctx, store.Query{Kind: k, ID: id, AllVersions: true, Limit: most})
-	return err == nil && slices.ContainsFunc(m.Docs, func(d store.Doc) bool { return d.Version == version }), err
 }
 
 // live notes what the tasks of runs under way name.
@@ -353,15 +282,14 @@ func (r *Remover) live(ctx context.Context, docs store.Docs, g *library) error {
 			return fmt.Errorf("reading the runs under way: %w", err)
 		}
 		for _, run := range p.Runs {
-			t, err := docs.List(ctx, store.Query{Kind: store.Task, ID: run.Task, AllVersions: true, Limit: most})
+			d, err := docs.Get(ctx, store.Task, run.Task, run.TaskVersion)
+			if errors.Is(err, store.ErrNotFound) {
+				continue // nothing tells what it uses
+			}
 			if err != nil {
 				return err
 			}
-			for _, d := range t.Docs {
-				if d.Version == run.TaskVersion {
-					g.task(d, Reason{Kind: "run", ID: run.ID}, true)
-				}
-			}
+			g.task(d, Reason{Kind: "run", ID: run.ID}, true)
 		}
 		if p.Next == "" {
 			return nil

@@ -198,7 +198,11 @@ const ownOnly = " AND (instr(id, '__')=0 OR instr(replace(id, rtrim(id, replace(
 
 // listQuery is one of a few texts: each field of the query that restricts adds a term. Its last parameter is the limit.
 func listQuery(q store.Query, cur store.Cursor) (string, []driver.Value) {
-	text := "SELECT " + docColumns + " FROM docs d WHERE kind=? AND seq<?"
+	from := " FROM docs d"
+	if q.ID != "" {
+		from += " INDEXED BY docs_id" // few rows, sorted, in place of the kind's whole list
+	}
+	text := "SELECT " + docColumns + from + " WHERE kind=? AND seq<?"
 	args := []driver.Value{string(q.Kind), min(cur.Before, cur.Snapshot+1)}
 	if !q.AllVersions {
 		text += " AND (until=0 OR until>?)"
