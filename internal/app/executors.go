@@ -17,6 +17,7 @@ func executors(s store.Store, d *deploy.Deployments) *catalog.Set[step.Executor]
 	set := catalog.New[step.Executor]("executor")
 	for name, e := range map[string]step.Executor{
 		"aggregate_verifiers": verify.NewAggregateVerifiers(),
+		"collect_artifacts":   data.NewCollectArtifacts(s, d),
 		"deploy_sandbox":      world.NewDeploySandbox(d),
 		"load_artifact":       data.NewLoadArtifact(s, d),
 		"review":              control.NewReview(),

@@ -1,6 +1,6 @@
-// Package data executes the steps that bring data into a task's world: load_artifact.
+// Package data executes the steps that bring data into a task's world and out of it: load_artifact, collect_artifacts.
 //
-// Bytes come from the store, checked against their digest on the way, and never pass through memory whole.
+// Bytes come from the store, checked against their digest on the way, or go into it, and never pass through memory whole.
 package data
 
 import (

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"strings"
 	"testing"
 
@@ -139,3 +140,5 @@ func TestLoadArtifactPreflight(t *testing.T) {
 		}
 	}
 }
+
+var discard = slog.New(slog.DiscardHandler)
