@@ -139,6 +139,7 @@ func (b *Client) Exec(ctx context.Context, c Command, stdio [3]*os.File) (Exit, 
 	var files []*os.File
 	for i, f := range stdio {
 		if f != nil {
+			openable(f)
 			r.Stdio[i] = true
 			files = append(files, f)
 		}

@@ -5,7 +5,25 @@ import (
 	"syscall"
 )
 
-const fGetPipeSize = 1032 // F_GETPIPE_SZ, which package syscall lacks
+const (
+	fGetPipeSize = 1032       // F_GETPIPE_SZ, which package syscall lacks
+	pipefs       = 0x50495045 // the file system of pipes without a name
+)
+
+// openable lets a command open f again, as /dev/stdin and /dev/stderr do: a pipe belongs to who made it, who may have no id in the box. It
+// is for pipes without a name alone, which nobody reaches but through a process that has them; everything else stays as it is.
+func openable(f *os.File) {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		var fs syscall.Statfs_t
+		if syscall.Fstatfs(int(fd), &fs) == nil && fs.Type == pipefs {
+			_ = syscall.Fchmod(int(fd), 0o666) // somebody else's pipe keeps its mode
+		}
+	})
+}
 
 func pipeSize(f *os.File) int {
 	size := 64 << 10

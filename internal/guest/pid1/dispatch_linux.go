@@ -3,6 +3,7 @@ package pid1
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 
@@ -26,11 +27,24 @@ func Dispatch() {
 		guest.SetPlaysPID1()
 		return
 	}
-	if err := role(); err != nil {
+	err := closeForeign()
+	if err == nil {
+		err = role()
+	}
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox:", err)
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// closeForeign keeps what the program's own caller had open, such as a shell's "exec 9</", from every process that this one starts: a
+// descriptor of a folder is a way out of any root. It closes them at exec alone, since the runtime may have opened some of its own.
+func closeForeign() error {
+	if err := unix.CloseRange(guest.BirthFD+1, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
+		return fmt.Errorf("keep foreign descriptors out: %w", err)
+	}
+	return nil
 }
 
 // run lives the box's life. Its end is the end of every process of the box.

@@ -316,3 +316,39 @@ func TestCPULimit(t *testing.T) {
 		t.Errorf("%s of cpu in a second, a fifth is allowed", r.Exit.CPU)
 	}
 }
+
+// What the owner had open when it was started is nobody's inside: a descriptor of a folder would lead out of the box.
+func TestOwnersDescriptorsStayOutside(t *testing.T) {
+	var dirs []*os.File // many, since the first numbers are used for others on the way
+	for range 8 {
+		dir, err := os.Open("/")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer dir.Close()
+		dirs = append(dirs, dir)
+	}
+	root := stateRoot(t)
+	o := startOwner(t, role{StateRoot: root, Specs: []sandbox.Spec{{Tied: true}}}, dirs...)
+	box, err := openAt(t, root).Connect(t.Context(), o.ids(t, 1)[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer box.Close()
+	if got := sh(t, box, "for f in /proc/self/fd/*; do [ -d $f/ ] && echo ${f##*/}; done; true"); got != "" {
+		t.Errorf("a command has folders open: %q", got)
+	}
+}
+
+// What many scripts do, whoever has the box.
+func TestStreamsByName(t *testing.T) {
+	_, box := create(t, open(t), sandbox.Spec{Tied: true})
+	c := guest.Command{Argv: []string{"sh", "-c", "cat /dev/stdin > /dev/stdout; echo err > /dev/stderr"}}
+	r, err := guest.Output(t.Context(), box, c, guest.Limits{Stdin: []byte("in\n")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, errs := r.Stdout.String(), r.Stderr.String(); out != "in\n" || errs != "err\n" || !r.Exit.OK() {
+		t.Errorf("stdout %q, stderr %q, %+v", out, errs, r.Exit)
+	}
+}

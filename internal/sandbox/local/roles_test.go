@@ -83,7 +83,8 @@ type owner struct {
 	out *bufio.Scanner
 }
 
-func startOwner(t *testing.T, r role) *owner {
+// open are more files that it is started with, beside its standard streams.
+func startOwner(t *testing.T, r role, open ...*os.File) *owner {
 	t.Helper()
 	b, err := json.Marshal(r)
 	if err != nil {
@@ -91,7 +92,7 @@ func startOwner(t *testing.T, r role) *owner {
 	}
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), roleVar+"="+string(b))
-	cmd.Stderr = os.Stderr
+	cmd.Stderr, cmd.ExtraFiles = os.Stderr, open
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
