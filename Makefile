@@ -61,9 +61,9 @@ fuzz:
 	@set -e; grep -rE '^func Fuzz[A-Za-z0-9_]+\(' --include='*_test.go' . | sed -E 's/^(.*)\/[^/]*:func (Fuzz[A-Za-z0-9_]+)\(.*/\1 \2/' | sort | \
 	while read -r dir name; do echo "== $$dir $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$dir; done
 
-## soak: long random kills; not part of check
+## soak: long random kills, and 10,000 random graphs against the model; not part of check
 soak: build
-	$(GO) test -count=1 -timeout 2h -tags soak ./...
+	AGENTENV_SOAK=1 $(GO) test -count=1 -timeout 2h -tags soak ./...
 
 ## check: what CI runs
 check: lint test int

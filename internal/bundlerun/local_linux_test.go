@@ -233,6 +233,24 @@ func TestCancelledRunLeavesNothing(t *testing.T) {
 	}
 }
 
+// TestDeadlineReachesEveryDescendant lets a step run out of time with children in sessions of their own, and looks for them in the next step.
+func TestDeadlineReachesEveryDescendant(t *testing.T) {
+	r := newReal(t)
+	steps := `[` + box + `,
+		{"id": "late", "type": "verify_sandbox", "sandbox_name": "box", "timeout_seconds": 0.5, "fail_task_on_error": false,
+		 "criteria": [{"type": "bash_cmd_succeeds", "bash_cmd": "setsid sleep 601 & (setsid sh -c 'sleep 602 & sleep 603' &) & sleep 604"}]},
+		{"id": "look", "type": "verify_sandbox", "sandbox_name": "box",
+		 "criteria": [{"type": "bash_cmd_succeeds", "bash_cmd": "! grep -l -a 'sleep.60[1234]' /proc/[0-9]*/cmdline | grep -v self | grep -v /$$/"}]}]`
+	s, err := r.Run(t.Context(), Request{Source: files("tasks/a.json", steps)}, r.rep)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res := s.Runs[0]
+	if res.Status != runlog.Failed || len(res.Failures) != 1 || res.Failures[0].ErrorType != "TimeoutError" || res.Scores["look"] != 1 {
+		t.Errorf("%+v\n%s", res, logs(t, r, res.ID))
+	}
+}
+
 // BenchmarkChain runs 500 chained commands in one sandbox; BenchmarkBare is the same number of commands without a task.
 func BenchmarkChain500(b *testing.B) {
 	r := newReal(b)

@@ -182,7 +182,7 @@ func TestUnknownSecretIsRefusedBeforehand(t *testing.T) {
 	p := newPlace(t)
 	ref := p.put(t, "@local/t", `[{"id": "box", "type": "deploy_sandbox", "sandbox_name": "b", "sandbox_mode": "vm", "env_vars": {"A": "secret:NONE", "B": "secret: no reference"}}]`)
 	e := p.process(-1)
-	e.Secrets = keys{}
+	e.Secrets, e.Redact = keys{}, &redact.Redactor{}
 	_, err := e.RunStored(t.Context(), StoredRequest{Tasks: []taskstore.TaskRef{ref}}, &reporter{})
 	if err == nil || !strings.Contains(err.Error(), "step 'box': env_vars.A: there is no secret:NONE") || strings.Contains(err.Error(), "env_vars.B") {
 		t.Error(err)
