@@ -127,7 +127,7 @@ func (r *resolver) target(x *Reference, text string, version doc.Node) bool {
 		case version.Exists() && !version.IsNull():
 			return fault("ref.pin", "%s is defined in this bundle, so it has no fixed version; drop the pin", diag.Repr(text))
 		case x.Type != "" && own.Type != x.Type:
-			return fault("ref.type", "%s is this bundle's %s, but this field takes %s", diag.Repr(text), own.Type, x.Type)
+			return fault("ref.type", "%s is this bundle's %s, but this field takes %s", diag.Repr(text), diag.Clean(own.Type), x.Type)
 		}
 		return true
 	}
@@ -142,7 +142,7 @@ func (r *resolver) target(x *Reference, text string, version doc.Node) bool {
 	case own != nil && version.Exists() && !version.IsNull():
 		return fault("ref.pin", "%s comes with the installed bundle %s, so it has no fixed version; drop the pin", diag.Repr(text), from)
 	case own != nil && x.Type != "" && own.Type != x.Type:
-		return fault("ref.type", "%s is the %s of the installed bundle %s, but this field takes %s", diag.Repr(text), own.Type, from, x.Type)
+		return fault("ref.type", "%s is the %s of the installed bundle %s, but this field takes %s", diag.Repr(text), diag.Clean(own.Type), from, x.Type)
 	case own != nil:
 		x.Entry = own
 		return true

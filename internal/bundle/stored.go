@@ -67,7 +67,7 @@ func (p *planner) storeRefs(ctx context.Context, e *Entry) error {
 				fault("ref.missing", "there is no %s in this bundle or in the store%s", x, p.b.elsewhere(x.Kind, x.ID))
 				continue
 			case x.Type != "" && s.Type != x.Type:
-				fault("ref.type", "%s is %s in the store, but this field takes %s", diag.Repr(x.ID), article(s.Type), x.Type)
+				fault("ref.type", "%s is %s in the store, but this field takes %s", diag.Repr(x.ID), article(diag.Clean(s.Type)), x.Type)
 				continue
 			}
 		}
@@ -99,7 +99,7 @@ func (p *planner) sameType(ctx context.Context, e *Entry) error {
 	s, err := p.lookup(ctx, storedKey{kind: ref.Env, id: e.ID})
 	if err == nil && s.ok && s.Type != e.Type {
 		p.l.Add(e.problem(e.Config.Get("type"), "", "env.type.changed",
-			"the store has this env as %s, and here it is %s; rename the folder", article(s.Type), article(e.Type)))
+			"the store has this env as %s, and here it is %s; rename the folder", article(diag.Clean(s.Type)), article(e.Type)))
 	}
 	return err
 }
