@@ -3,6 +3,7 @@ package artifactstore
 import (
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strconv"
@@ -292,9 +293,7 @@ func (b *builder) cli() {
 	}
 	b.draft.documents = func(p artifact.Pin, files []artifact.Bytes, _ []store.Doc, child artifact.Versions) ([]artifact.Document, error) {
 		docs := artifact.NewCLI(p, b.Command, b.Entrypoint, files, child)
-		for k, v := range env {
-			docs[0].Fields[k] = v
-		}
+		maps.Copy(docs[0].Fields, env)
 		return docs, nil
 	}
 }

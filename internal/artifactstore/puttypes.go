@@ -284,9 +284,7 @@ func (b *builder) universe() {
 	b.draft.pins = func(ctx context.Context) ([]store.Doc, diag.List, error) {
 		docs, l, err := b.resolve(ctx, refs, artifact.Environment)
 		taken := map[string]string{}
-		for k, v := range own {
-			taken[k] = v
-		}
+		maps.Copy(taken, own)
 		for _, d := range docs {
 			env := artifact.EnvironmentName(d.Body)
 			if other, twice := taken[env]; twice {

@@ -233,7 +233,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) (CancelOutcome, error) {
 // for a run that is interrupted. runlog.ErrEnded, runlog.ErrNotFound, or a diag.Refusal. It answers the step's id.
 func (e *Engine) Decide(ctx context.Context, id, stepID string, d step.Decision) (string, error) {
 	if d.Choice != step.Continue && d.Choice != step.Abort {
-		return "", refuse("run.decide", fmt.Sprintf("%s is no decision", diag.Repr(d.Choice)), "decide "+step.Continue+" or "+step.Abort)
+		return "", refuse(fmt.Sprintf("%s is no decision", diag.Repr(d.Choice)), "decide "+step.Continue+" or "+step.Abort)
 	}
 	rec, err := runlog.Load(ctx, e.Runs, id)
 	if err != nil {
@@ -284,9 +284,9 @@ func waiting(rec runlog.Record, id string) (string, error) {
 		}
 		switch {
 		case st.Type != review:
-			return "", refuse("run.decide", fmt.Sprintf("step '%s' is of type %s, which waits for no decision", id, st.Type), "name a review step")
+			return "", refuse(fmt.Sprintf("step '%s' is of type %s, which waits for no decision", id, st.Type), "name a review step")
 		case st.Status == runlog.Succeeded || st.Status == runlog.Failed || st.Status == runlog.Skipped:
-			return "", refuse("run.decide", fmt.Sprintf("step '%s' is over: it %s", id, st.Status), "agent-env runs show tells what was decided")
+			return "", refuse(fmt.Sprintf("step '%s' is over: it %s", id, st.Status), "agent-env runs show tells what was decided")
 		}
 		return id, nil
 	}
@@ -296,16 +296,16 @@ func waiting(rec runlog.Record, id string) (string, error) {
 		if len(names) > 0 {
 			fix = "its review steps are " + strings.Join(names, ", ")
 		}
-		return "", refuse("run.decide", fmt.Sprintf("the run has no step %s", diag.Repr(id)), fix)
+		return "", refuse(fmt.Sprintf("the run has no step %s", diag.Repr(id)), fix)
 	case len(open) == 1:
 		return open[0], nil
 	case len(open) == 0:
-		return "", refuse("run.decide", "no step of the run waits for a decision now", "name the step that is to have it")
+		return "", refuse("no step of the run waits for a decision now", "name the step that is to have it")
 	default:
-		return "", refuse("run.decide", "several steps wait for a decision", "name one: "+strings.Join(open, ", "))
+		return "", refuse("several steps wait for a decision", "name one: "+strings.Join(open, ", "))
 	}
 }
 
-func refuse(code, what, fix string) error {
-	return diag.List{{Code: code, Summary: what, Fix: fix}}.Err()
+func refuse(what, fix string) error {
+	return diag.List{{Code: "run.decide", Summary: what, Fix: fix}}.Err()
 }

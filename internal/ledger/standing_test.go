@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 	"testing"
 
@@ -72,9 +73,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			st := seed()
 			changed := map[string]string{}
-			for k, v := range files {
-				changed[k] = v
-			}
+			maps.Copy(changed, files)
 			changed["artifacts/e/artifact.toml"] = "type = \"environment\"\n" + tc.toml
 			p := planFS(t, memFS(changed), root, st)
 			r, err := Write(t.Context(), &deleting{Store: st, id: tc.deleted}, p, Options{})

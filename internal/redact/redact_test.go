@@ -35,7 +35,7 @@ func TestJSONStaysJSON(t *testing.T) {
 	}
 	for in, want := range map[string]string{
 		`{"a":1234,"true":[true,12345,-1.5e3],"b":"caf\u00e9 \"1234\" <"}`: `{"a":"***","***":[true,"***",-1.5e3],"b":"*** \"***\" \u003c"}`,
-		`["nothing","\u003c here"]`: `["nothing","\u003c here"]`, `7`: `7`, `"1234"`: `"***"`,
+		`["nothing","\u003c here"]`:                                        `["nothing","\u003c here"]`, `7`: `7`, `"1234"`: `"***"`,
 	} {
 		if got := string(r.JSON([]byte(in))); got != want {
 			t.Errorf("%s became %s, want %s", in, got, want)

@@ -108,20 +108,18 @@ type verdict struct {
 // model is the reference: it asks the whole graph what may start, every time.
 type model struct {
 	*graph
-	now      time.Duration
-	state    []state
-	stop     []bool // cancelled while it ran
-	tries    []int
-	retries  []int
-	ends     []time.Duration
-	redo     []bool
-	groups   []group
-	order    []int // in which steps came to be ready, for a limit
-	fatal    bool
-	stopped  bool
-	cut      bool
-	anyFatal bool
-	failed   []bool
+	now     time.Duration
+	state   []state
+	stop    []bool // cancelled while it ran
+	tries   []int
+	retries []int
+	ends    []time.Duration
+	redo    []bool
+	groups  []group
+	fatal   bool
+	stopped bool
+	cut     bool
+	failed  []bool
 }
 
 type group struct {

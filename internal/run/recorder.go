@@ -49,9 +49,11 @@ type recorder struct {
 }
 
 func newRecorder(ctx context.Context, q Request, run *Runner, stop context.CancelCauseFunc) *recorder {
-	return &recorder{ctx: context.WithoutCancel(ctx), run: q.Run, owner: q.Owner, slog: run.Log.With("run", q.Run), stop: stop,
+	return &recorder{
+		ctx: context.WithoutCancel(ctx), run: q.Run, owner: q.Owner, slog: run.Log.With("run", q.Run), stop: stop,
 		redact: run.Redact, objects: run.Objects, wake: make(chan struct{}, 1),
-		decisions: map[string]chan step.Decision{}}
+		decisions: map[string]chan step.Decision{},
+	}
 }
 
 // start renews the ownership, serves requests and writes what waits, until the function that it answers is called.

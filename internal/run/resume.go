@@ -154,18 +154,18 @@ func (p *Prior) read(ctx context.Context, t *task.Task, events []runlog.Event, o
 	return boxes, nil
 }
 
-func (s *past) ended(ctx context.Context, e runlog.Event, objects Objects) error {
-	s.end = runlog.StepEnd{}
-	if err := json.Unmarshal(e.Data, &s.end); err != nil {
+func (p *past) ended(ctx context.Context, e runlog.Event, objects Objects) error {
+	p.end = runlog.StepEnd{}
+	if err := json.Unmarshal(e.Data, &p.end); err != nil {
 		return err
 	}
-	s.status, s.seq, s.goesBack, s.decided = s.end.Status, e.Seq, s.end.Again, nil
-	if s.end.Again {
-		s.retries++
+	p.status, p.seq, p.goesBack, p.decided = p.end.Status, e.Seq, p.end.Again, nil
+	if p.end.Again {
+		p.retries++
 	}
 	var err error
-	s.ops, err = loadOps(ctx, objects, s.end.Diff)
-	s.end.Diff = nil
+	p.ops, err = loadOps(ctx, objects, p.end.Diff)
+	p.end.Diff = nil
 	return err
 }
 

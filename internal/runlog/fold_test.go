@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 )
@@ -55,11 +56,12 @@ func show(r Record) string {
 		}
 		return fmt.Sprint(int(t.Sub(t0).Seconds()))
 	}
-	out := string(r.Status)
+	var out strings.Builder
+	out.WriteString(string(r.Status))
 	for _, s := range r.Steps {
-		out += fmt.Sprintf(" | %s %s %d %s..%s", s.ID, s.Status, s.Attempt, second(s.Started), second(s.Ended))
+		out.WriteString(fmt.Sprintf(" | %s %s %d %s..%s", s.ID, s.Status, s.Attempt, second(s.Started), second(s.Ended)))
 	}
-	return out
+	return out.String()
 }
 
 func TestFoldSteps(t *testing.T) {

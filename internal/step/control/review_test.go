@@ -55,12 +55,16 @@ func TestReview(t *testing.T) {
 		err    string
 	}{
 		{
-			"continue", step.Decision{Choice: step.Continue, Comment: "fine", By: "ann", At: at}, `, "label": "ship it?"`,
+			"continue",
+			step.Decision{Choice: step.Continue, Comment: "fine", By: "ann", At: at},
+			`, "label": "ship it?"`,
 			`[{"op":"set","path":"metadata/review_decisions/look","value":{"decision":"continue","comment":"fine","decided_by":"ann",` +
 				`"decided_at_utc":"2026-03-04T05:06:07.000008+00:00","label":"ship it?"}}]`, "",
 		},
 		{
-			"continue of nobody", step.Decision{Choice: step.Continue, At: at}, ``,
+			"continue of nobody",
+			step.Decision{Choice: step.Continue, At: at},
+			``,
 			`[{"op":"set","path":"metadata/review_decisions/look","value":{"decision":"continue","decided_at_utc":"2026-03-04T05:06:07.000008+00:00","label":null}}]`, "",
 		},
 		{"abort", step.Decision{Choice: step.Abort}, ``, "null", "ReviewAborted: a person decided to abort"},

@@ -303,10 +303,13 @@ func TestCollectFailures(t *testing.T) {
 		box  odd
 		want string
 	}{
-		{"unreadable", odd{tree: func(p string) (io.ReadCloser, error) {
-			return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrPermission}
-		}},
-			"ReadError: '/app/artifact' exists but can't be read: open /app/artifact: permission denied"},
+		{
+			"unreadable",
+			odd{tree: func(p string) (io.ReadCloser, error) {
+				return nil, &fs.PathError{Op: "open", Path: p, Err: fs.ErrPermission}
+			}},
+			"ReadError: '/app/artifact' exists but can't be read: open /app/artifact: permission denied",
+		},
 		{"breaks off", odd{tree: func(p string) (io.ReadCloser, error) {
 			whole, err := box.Tree(t.Context(), p)
 			if err != nil {

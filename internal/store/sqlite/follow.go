@@ -116,8 +116,10 @@ type hub struct {
 }
 
 func newHub(l *log, poll time.Duration) *hub {
-	return &hub{l: l, poll: poll, done: make(chan struct{}), ask: make(chan struct{}, 1),
-		followers: map[chan struct{}]string{}, owners: map[int64]*owner{}}
+	return &hub{
+		l: l, poll: poll, done: make(chan struct{}), ask: make(chan struct{}, 1),
+		followers: map[chan struct{}]string{}, owners: map[int64]*owner{},
+	}
 }
 
 func (h *hub) close() {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -180,14 +181,14 @@ func TestTwoProcesses(t *testing.T) {
 	c.wantLine(t, "epoch 1")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	kinds := ""
+	var kinds strings.Builder
 	say(t, c, "append first")
 	c.wantLine(t, "done")
 	for e, err := range s.Runs().Follow(ctx, "r", 0) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		kinds += e.Kind + " "
+		kinds.WriteString(e.Kind + " ")
 		switch e.Kind {
 		case "first":
 			if err := s.Runs().Ask(ctx, "r", runlog.Request{Kind: "cancel"}); err != nil {
@@ -201,7 +202,7 @@ func TestTwoProcesses(t *testing.T) {
 			c.wantLine(t, "done")
 		}
 	}
-	if kinds != "first second run.ended " {
-		t.Errorf("followed %q", kinds)
+	if kinds.String() != "first second run.ended " {
+		t.Errorf("followed %q", kinds.String())
 	}
 }

@@ -148,7 +148,7 @@ func (s *Store) sweepOne(ctx context.Context, path string) {
 	lines, err := os.ReadFile(w.path(publishName))
 	if err == nil {
 		var ds []ref.Digest
-		for _, h := range strings.Fields(string(lines)) {
+		for h := range strings.FieldsSeq(string(lines)) {
 			if d := ref.Digest("sha256:" + h); d.Valid() { // the last line may be cut
 				ds = append(ds, d)
 			}

@@ -44,7 +44,7 @@ func testDocuments(t *testing.T, again func(*testing.T) store.Store) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Created.Before(before) || got.Created.After(time.Now()) || got.Objects != nil && len(got.Objects) > 0 {
+	if got.Created.Before(before) || got.Created.After(time.Now()) || len(got.Objects) > 0 {
 		t.Errorf("got %+v", got)
 	}
 	_, err = s.Get(t.Context(), store.Env, d.ID, 0) // ids are unique within a kind
