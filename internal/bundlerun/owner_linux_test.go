@@ -31,6 +31,9 @@ const owned = `[
 	{"id": "all", "type": "aggregate_verifiers", "verifier_ids": ["one", "two", "slow"], "score_aggregator": "all_pass"}
 ]`
 
+// keepEnv makes the other process's sandboxes leased ones.
+const keepEnv = "AGENTENV_TEST_KEEP"
+
 // ownRuns is what the other process does.
 func ownRuns(dir string) int {
 	r, st, err := openReal(dir, sqlite.Options{})
@@ -40,7 +43,8 @@ func ownRuns(dir string) int {
 	}
 	defer st.Close()
 	defer r.box.Close()
-	s, err := r.RunStored(context.Background(), StoredRequest{Tasks: []taskstore.TaskRef{{ID: ownedTask}}}, r.rep)
+	o := runlog.Options{Keep: os.Getenv(keepEnv) != ""}
+	s, err := r.RunStored(context.Background(), StoredRequest{Tasks: []taskstore.TaskRef{{ID: ownedTask}}, Options: o}, r.rep)
 	if err != nil {
 		fmt.Println(err)
 		return 1
@@ -140,6 +144,28 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	}
 	if last.Seq != want.Seq || last.Kind != runlog.RunEnded || last.Epoch != 2 {
 		t.Errorf("the last event is %+v, and was %+v", last, want)
+	}
+}
+
+// TestKilledOwnerLeavesItsLease kills the owner of a run whose sandbox outlives it: the resumed run goes on in it.
+func TestKilledOwnerLeavesItsLease(t *testing.T) {
+	t.Setenv(keepEnv, "1")
+	dir := stateFolder(t)
+	r := realIn(t, dir, sqlite.Options{})
+	putOwned(t, r)
+	cmd, _, id := ownerProcess(t, r, dir, runlog.StepStarted, "slow")
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	res, err := r.Resume(t.Context(), id, ResumeOptions{}, r.rep)
+	if err != nil || res.Summary.Runs[0].Status != runlog.Passed || res.Summary.TornDown != 0 || len(res.Summary.Kept) != 1 {
+		t.Fatalf("%+v %v", res, err)
+	}
+	want := "box kept: finished, its sandbox is up\none kept: finished\ntwo kept: finished\nslow again: it had not ended\nall starts: it had not started"
+	if got := actions(res.Steps); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if err := r.Down(t.Context(), res.Summary); err != nil || res.Summary.TornDown != 1 {
+		t.Errorf("%+v %v", res.Summary, err)
 	}
 }
 
