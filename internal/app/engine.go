@@ -10,6 +10,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/step/data"
 )
 
 // Engine is the walk from a bundle to its summary.
@@ -24,7 +25,7 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 			return nil, err
 		}
 		return &bundlerun.Engine{
-			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
+			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy, data.NewDownloads(a.Config().PrivateDownloads())), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},

@@ -13,13 +13,13 @@ import (
 )
 
 // executors are what does the work of each step type. A type that has none here is refused before anything runs.
-func executors(s store.Store, d *deploy.Deployments) *catalog.Set[step.Executor] {
+func executors(s store.Store, d *deploy.Deployments, web *data.Downloads) *catalog.Set[step.Executor] {
 	set := catalog.New[step.Executor]("executor")
 	for name, e := range map[string]step.Executor{
 		"aggregate_verifiers": verify.NewAggregateVerifiers(),
 		"collect_artifacts":   data.NewCollectArtifacts(s, d),
 		"deploy_sandbox":      world.NewDeploySandbox(d),
-		"load_artifact":       data.NewLoadArtifact(s, d),
+		"load_artifact":       data.NewLoadArtifact(s, d, web),
 		"review":              control.NewReview(),
 		"run_code":            act.NewRunCode(s, d),
 		"teardown_sandboxes":  world.NewTeardownSandboxes(d),

@@ -244,6 +244,12 @@ func (c *Config) TypeAliases() map[string]string {
 	return stringMap(c.value("artifacts", "type_aliases"))
 }
 
+// PrivateDownloads lets what a task downloads lie on this machine or in a private network.
+func (c *Config) PrivateDownloads() bool {
+	v, _ := c.value("artifacts", "private_downloads").Bool()
+	return v
+}
+
 // Plugin is the table of a distribution, by any spelling of its name, with references resolved; an empty table when there is none.
 func (c *Config) Plugin(ctx context.Context, dist string, secrets Secrets) (doc.Node, error) {
 	for name, v := range c.value("plugins").Members() {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"path"
 
 	"agentenv.internal/agentenv/internal/artifact"
@@ -35,14 +36,17 @@ type Store interface {
 	store.Objects
 }
 
-// LoadArtifact copies artifacts that hold files into a sandbox.
+// LoadArtifact copies artifacts that hold files, what an earlier step collected, and downloads into a sandbox.
 type LoadArtifact struct {
 	store Store
 	boxes step.Boxes
+	web   *Downloads
 }
 
 // NewLoadArtifact makes the executor.
-func NewLoadArtifact(s Store, b step.Boxes) *LoadArtifact { return &LoadArtifact{s, b} }
+func NewLoadArtifact(s Store, b step.Boxes, web *Downloads) *LoadArtifact {
+	return &LoadArtifact{s, b, web}
+}
 
 var _ step.Preflighter = (*LoadArtifact)(nil)
 
@@ -57,9 +61,15 @@ func (e *LoadArtifact) Preflight(ctx context.Context, d doc.Node, p step.Plan) d
 			refuse(f, "data.target", "only sandboxes can be loaded into by this version of agent-env", "name the target in sandbox_name")
 		}
 	}
-	for _, f := range []string{"urls", "artifact_from_step_id", "collected_artifacts_step_id"} {
-		if n := d.Get(f); !n.IsNull() && (n.Kind() != doc.Array || n.Len() > 0) {
-			refuse(f, "data.source", "only stored artifacts can be loaded by this version of agent-env", "name them in artifact_id or artifacts")
+	for i, n := range d.Get("urls").Items() {
+		u, err := url.Parse(address(n))
+		if err == nil {
+			err = checkURL(u)
+		} else {
+			err = errors.New("this is no URL") // the error would repeat all of it
+		}
+		if err != nil {
+			l.Add(diag.Problem{Pos: n.Pos(), Where: fmt.Sprintf("urls[%d]", i), Code: "data.url", Summary: err.Error(), Fix: "name a file by its http or https URL"})
 		}
 	}
 	if p.Type == nil {
@@ -113,51 +123,144 @@ type loaded struct {
 	Count       int      `json:"file_count"`
 }
 
-// Run copies the files of every artifact, as one stream, and records what it copied.
+// address is the URL of an element of urls.
+func address(n doc.Node) string {
+	if n.Kind() == doc.Object {
+		n = n.Get("url")
+	}
+	return n.Text()
+}
+
+// cargo is what one call copies.
+type cargo struct {
+	to    string
+	files []guest.PutFile
+	done  []loaded
+	names claims
+	open  []io.Closer
+}
+
+// Run copies the files of every source, as one stream, and records what it copied.
 func (e *LoadArtifact) Run(ctx context.Context, c *step.Call) error {
 	name := c.Doc.Get("sandbox_name").Text()
-	to := destination(c.Doc)
-	var files []guest.PutFile
-	var done []loaded
-	names := claims{files: map[string]string{}, folders: map[string]string{}}
-	for _, s := range sources(c.Doc) {
-		d, parts, err := e.read(ctx, s)
-		if err != nil {
+	l := &cargo{to: destination(c.Doc), names: claims{files: map[string]string{}, folders: map[string]string{}}}
+	defer func() {
+		for _, f := range l.open {
+			_ = f.Close()
+		}
+	}()
+	from := sources(c.Doc)
+	made, ok, err := producer(c)
+	if err != nil {
+		return err
+	}
+	if ok {
+		from = append(from, made...)
+	}
+	for _, s := range from {
+		if err := e.artifact(ctx, l, s); err != nil {
 			return err
 		}
-		rec := loaded{ID: d.ID, Version: d.Version, Type: d.Type, Sandbox: name, Destination: to, Files: []string{}, Count: len(parts)}
-		for _, b := range parts {
-			at := b.Path
-			if b.Folder {
-				at += "/." // several may have it
-			}
-			if err := names.claim(at, d.ID); err != nil {
-				return err
-			}
-			files = append(files, e.file(ctx, b))
-			if b.Folder {
-				rec.Count--
-				continue
-			}
-			if len(rec.Files) < maxListed {
-				rec.Files = append(rec.Files, b.Path)
-			}
+	}
+	for _, n := range c.Doc.Get("urls").Items() {
+		if err := e.download(ctx, c, l, n); err != nil {
+			return err
 		}
-		done = append(done, rec)
+	}
+	if ok && len(l.done) == 0 {
+		c.Log.Info("there was nothing to load: that step had nothing to store")
+		return nil
 	}
 	box, err := e.boxes.Box(ctx, c.Run, name)
 	if err != nil {
 		return boxError(err)
 	}
-	if err := guest.Put(ctx, box, to, files); err != nil {
-		return putError(to, err)
+	if err := guest.Put(ctx, box, l.to, l.files); err != nil {
+		return putError(l.to, err)
 	}
-	for _, rec := range done {
-		c.Log.Info("loaded", "artifact", rec.ID, "version", rec.Version, "files", rec.Count, "into", to)
+	for _, rec := range l.done {
+		rec.Sandbox, rec.Destination = name, l.to
+		c.Log.Info("loaded", "artifact", rec.ID, "version", rec.Version, "files", rec.Count, "into", l.to)
 		if err := c.Out.Append(LoadedPath, rec); err != nil {
 			return err
 		}
 	}
+	return nil
+}
+
+// producer is what the step stored whose id the call names; nothing when that step had nothing to store, and not ok when none is named.
+func producer(c *step.Call) (out []source, ok bool, err error) {
+	for _, field := range []string{"collected_artifacts_step_id", "artifact_from_step_id"} {
+		id := c.Doc.Get(field).Text()
+		if id == "" {
+			continue
+		}
+		var rec collected
+		known, err := c.State.Get(step.Child(CollectedPath, id), &rec)
+		switch {
+		case err != nil:
+			return nil, false, step.Errorf("ValueError", "what step '%s' stored can't be read: %w", id, err)
+		case !known:
+			return nil, false, step.Errorf("NotFoundError", "step '%s' has stored nothing: no step of this id that stores files has ended before this one", id)
+		case rec.Universe != nil:
+			out = append(out, source{c.Doc.Get(field), field, rec.Universe.ID, rec.Universe.Version})
+		}
+		ok = true
+	}
+	return out, ok, nil
+}
+
+// artifact adds the files of a stored artifact.
+func (e *LoadArtifact) artifact(ctx context.Context, l *cargo, s source) error {
+	d, parts, err := e.read(ctx, s)
+	if err != nil {
+		return err
+	}
+	rec := loaded{ID: d.ID, Version: d.Version, Type: d.Type, Files: []string{}, Count: len(parts)}
+	for _, b := range parts {
+		at := b.Path
+		if b.Folder {
+			at += "/." // several may have it
+		}
+		if err := l.names.claim(at, d.ID); err != nil {
+			return err
+		}
+		l.files = append(l.files, e.file(ctx, b))
+		if b.Folder {
+			rec.Count--
+			continue
+		}
+		if len(rec.Files) < maxListed {
+			rec.Files = append(rec.Files, b.Path)
+		}
+	}
+	l.done = append(l.done, rec)
+	return nil
+}
+
+// typeURL stands in records for the type of what was downloaded.
+const typeURL = "url"
+
+// download adds the file at a URL.
+func (e *LoadArtifact) download(ctx context.Context, c *step.Call, l *cargo, n doc.Node) error {
+	name := step.DownloadName(n)
+	id := typeURL
+	if u, err := url.Parse(address(n)); err == nil {
+		id = shown(u)
+	}
+	if err := l.names.claim(name, id); err != nil {
+		return err
+	}
+	f, size, err := e.web.get(ctx, address(n))
+	if err != nil {
+		return err
+	}
+	l.open = append(l.open, f)
+	c.Log.Info("downloaded", "url", id, "bytes", size)
+	l.files = append(l.files, guest.PutFile{Path: name, Mode: 0o644, Size: size, Open: func() (io.ReadCloser, error) {
+		return io.NopCloser(io.NewSectionReader(f, 0, size)), nil
+	}})
+	l.done = append(l.done, loaded{ID: id, Type: typeURL, Files: []string{name}, Count: 1})
 	return nil
 }
 
