@@ -63,7 +63,7 @@ sandboxes, and scores the outcome.
 	pf.BoolVarP(&verbose, "verbose", "v", false, "say more about what is being done")
 	pf.BoolVarP(&p.Streams.Quiet, "quiet", "q", false, "say nothing but results and problems")
 	pf.StringVar(&color, "color", "auto", "colour the output `WHEN`: auto, always or never")
-	root.SetHelpCommand(&cobra.Command{Hidden: true, Use: "no-help"})
+	setHelp(root, p.Streams)
 	root.AddCommand(commands(p)...)
 	return root
 }

@@ -42,6 +42,11 @@ func TestTerminal(t *testing.T) {
 	if dumb := onTerminal(t, home, []string{"TERM=dumb"}, "run", "hello"); !strings.Contains(dumb, "step 1/3 box (deploy_sandbox)") || strings.Contains(dumb, "\x1b") {
 		t.Errorf("on a dumb terminal it prints\n%q", dumb)
 	}
+	for line := range strings.Lines(onTerminal(t, home, nil, "run", "--help")) {
+		if len(line) > 101 {
+			t.Errorf("help is wider than the terminal: %q", line)
+		}
+	}
 	if exec := onTerminal(t, home, nil, "sandbox", "check"); !strings.Contains(exec, "\x1b[32mholds\x1b[0m") {
 		t.Errorf("sandbox check prints\n%q", exec)
 	}

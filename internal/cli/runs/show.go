@@ -135,7 +135,7 @@ func printBoxes(s *term.Streams, r runlog.Record) {
 			verb.Probe(s, probe.Name, probe.OK, probe.Detail)
 		}
 		for _, name := range slices.Sorted(maps.Keys(iso.Limits)) {
-			s.Printf("  %-24s by %s\n", name+" limit", iso.Limits[name])
+			verb.Limit(s, name, iso.Limits[name])
 		}
 	}
 }

@@ -75,6 +75,6 @@ func printIsolation(p *verb.Program, c checked) {
 		verb.Probe(s, probe.Name, probe.OK, probe.Detail)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Isolation.Limits)) {
-		s.Printf("  %-24s by %s\n", name+" limit", c.Isolation.Limits[name])
+		verb.Limit(s, name, c.Isolation.Limits[name])
 	}
 }

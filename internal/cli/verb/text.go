@@ -100,3 +100,11 @@ func Probe(s *term.Streams, name string, ok bool, detail string) {
 	}
 	s.Printf("%s\n", strings.TrimRight(fmt.Sprintf("  %-24s %s  %s", name, mark, term.Clean(detail)), " "))
 }
+
+// Limit prints what holds a sandbox to one limit.
+func Limit(s *term.Streams, name, by string) {
+	if by != "none" {
+		by = "by " + by
+	}
+	s.Printf("  %-24s %s\n", name+" limit", by)
+}
