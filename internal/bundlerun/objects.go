@@ -19,6 +19,36 @@ type objects struct{ store store.Store }
 
 var _ run.Objects = objects{}
 
+// Output is a long piece of a run's record, as LogLine.Object and Record name it.
+func (e *Engine) Output(ctx context.Context, o runlog.Object) ([]byte, error) {
+	return objects{e.Store}.Read(ctx, o)
+}
+
+// Record is a run's record with its verifications whole, however long.
+func (e *Engine) Record(ctx context.Context, id string) (runlog.Record, error) {
+	rec, err := runlog.Load(ctx, e.Runs, id)
+	if err != nil {
+		return rec, err
+	}
+	for name, v := range rec.Verified {
+		var kept struct {
+			Object *runlog.Object `json:"object"`
+		}
+		if len(v) > maxObjectRef || json.Unmarshal(v, &kept) != nil || kept.Object == nil || !ref.Digest(kept.Object.Digest).Valid() {
+			continue
+		}
+		b, err := e.Output(ctx, *kept.Object)
+		if err != nil {
+			return rec, fmt.Errorf("the verification '%s': %w", name, err)
+		}
+		rec.Verified[name] = b
+	}
+	return rec, nil
+}
+
+// maxObjectRef is more than what names an object takes.
+const maxObjectRef = 256
+
 // OutputType is the type of the documents (of kind store.Blob) that name long pieces of runs' records.
 const OutputType = "run_output"
 

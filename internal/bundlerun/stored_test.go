@@ -203,7 +203,7 @@ func TestLongOutputs(t *testing.T) {
 			return fmt.Errorf("%d bytes, %w", len(got), err)
 		}
 		_, err := c.State.Get("metadata/short", &short)
-		return errors.Join(err, c.Out.Set(step.Child(step.VerificationsPath, short), step.Verification{Score: 1}))
+		return errors.Join(err, c.Out.Set(step.Child(step.VerificationsPath, short), step.Verification{Score: 1, Results: []step.Row{{"justification": long}}}))
 	})
 	id := p.until(t, p.put(t, "@local/t", `[{"id": "a", "type": "review"},
 		{"id": "b", "type": "agent_prompt_response_verifier", "prompt_id": "x", "criteria": [{"type": "response_contains", "needles": ["x"]}]}]`), runlog.Options{}, "a")
@@ -219,6 +219,11 @@ func TestLongOutputs(t *testing.T) {
 	r, err := p.process(-1).Resume(t.Context(), id, ResumeOptions{}, &reporter{})
 	if err != nil || r.Summary.Runs[0].Status != runlog.Passed || r.Steps[0].Action != run.Kept {
 		t.Errorf("%+v %v", r, err)
+	}
+	rec, err := p.process(-1).Record(t.Context(), id)
+	var v step.Verification
+	if err != nil || json.Unmarshal(rec.Verified["s"], &v) != nil || len(v.Results) != 1 || v.Results[0]["justification"] != long {
+		t.Errorf("%v %.200s", err, rec.Verified["s"])
 	}
 }
 

@@ -178,18 +178,15 @@ func (r *Redactor) Open(s string) int {
 	if st == nil {
 		return 0
 	}
-	for n := min(len(s), len(st.forms[0])-1); n > 0; n-- {
-		tail := s[len(s)-n:]
-		for _, f := range st.forms {
-			if len(f) <= n {
-				break
-			}
-			if strings.HasPrefix(f, tail) {
-				return n
+	most := 0
+	for _, f := range st.forms {
+		for n := min(len(s), len(f)-1); n > most; n-- {
+			if f[n-1] == s[len(s)-1] && strings.HasSuffix(s, f[:n]) {
+				most = n
 			}
 		}
 	}
-	return 0
+	return most
 }
 
 // Across takes out a secret that begins in a and ends in b, which follows it without a gap, and whatever either holds by itself.

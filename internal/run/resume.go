@@ -238,9 +238,11 @@ func (d *decider) worlds() {
 			if s.settled() && s.again == "" && s.status != runlog.Skipped {
 				continue
 			}
+			names, all := d.r.uses(&d.t.Steps[i])
 			for _, b := range d.boxes {
 				g, ok := maker[b.Step]
-				if !ok || g == i || d.alive[b.ID] || d.p.past[g].again != "" || !d.p.past[g].settled() || !d.needs(i, g, b.Name) {
+				if !ok || g == i || d.alive[b.ID] || d.p.past[g].again != "" || !d.p.past[g].settled() ||
+					!(all && d.anc[i].Has(g) || slices.Contains(names, b.Name)) {
 					continue
 				}
 				d.again(g, fmt.Sprintf("its sandbox '%s' is gone, and step '%s' needs it", b.Name, d.t.Steps[i].ID),
@@ -249,12 +251,6 @@ func (d *decider) worlds() {
 			}
 		}
 	}
-}
-
-// needs tells whether step i may use the sandbox of this name that step g made.
-func (d *decider) needs(i, g int, name string) bool {
-	names, all := d.r.uses(&d.t.Steps[i])
-	return all && d.anc[i].Has(g) || slices.Contains(names, name)
 }
 
 // uses are the sandboxes that a step names; all is true of one that may use any that its ancestors made.

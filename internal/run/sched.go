@@ -3,14 +3,11 @@ package run
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"agentenv.internal/agentenv/internal/deploy"
-	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/task"
@@ -339,95 +336,4 @@ func (s *sched) fail(i int, err error, end *runlog.StepEnd) (again bool) {
 	s.failures = append(s.failures, f)
 	s.settle(i)
 	return false
-}
-
-// failure is an executor's error as records and people see it.
-func (r *Runner) failure(st *task.Step, err error) *Failure {
-	f := &Failure{Step: st.ID, Type: st.Type, Error: clip(r.Redact.String(err.Error())), Infra: step.IsInfra(err)}
-	var typed *step.Error
-	switch {
-	case errors.As(err, &typed):
-		f.ErrorType = typed.Type
-	case errors.Is(err, guest.ErrGone):
-		f.ErrorType = "SandboxGone"
-	case f.Infra:
-		f.ErrorType = "InfraError"
-	default:
-		f.ErrorType = "StepError"
-	}
-	return f
-}
-
-// result is how the run ended, now that every step has settled.
-func (s *sched) result() Result {
-	res := Result{}
-	for _, f := range s.failures {
-		res.Failures = append(res.Failures, *f)
-	}
-	// The one that decides stands first: a fault of the machinery, since what follows from it says nothing of the task; else the first fatal one.
-	slices.SortStableFunc(res.Failures, func(a, b Failure) int { return weight(b) - weight(a) })
-	recorded := s.rec.failed()
-	switch {
-	case recorded != nil:
-		res.Status = runlog.InfraFailed
-		res.Failures = append([]Failure{{ErrorType: "RecordError", Error: recorded.Error(), Fatal: true, Infra: true}}, res.Failures...)
-	case s.cut:
-		res.Status = runlog.Cancelled
-	case len(res.Failures) > 0 && res.Failures[0].Infra:
-		res.Status = runlog.InfraFailed
-	case len(res.Failures) > 0:
-		res.Status = runlog.Failed
-		res.Scores, _ = s.scores()
-	default:
-		var err error
-		if res.Scores, err = s.scores(); err != nil {
-			res.Status = runlog.Failed
-			res.Failures = []Failure{{ErrorType: "ScoreError", Error: err.Error(), Fatal: true}}
-			break
-		}
-		res.Status = outcome(res.Scores)
-	}
-	return res
-}
-
-func weight(f Failure) int {
-	switch {
-	case f.Infra:
-		return 2
-	case f.Fatal:
-		return 1
-	default:
-		return 0
-	}
-}
-
-// scores are what the verifiers left.
-func (s *sched) scores() (map[string]float64, error) {
-	all := s.hist.View(func(int) bool { return true })
-	var out map[string]float64
-	for _, name := range all.Under(step.VerificationsPath) {
-		id := step.Unchild(name)
-		var v step.Verification
-		if _, err := all.Get(step.Child(step.VerificationsPath, id), &v); err != nil {
-			return nil, fmt.Errorf("the verification '%s' can't be read: %w", id, err)
-		}
-		if out == nil {
-			out = map[string]float64{}
-		}
-		out[id] = v.Score
-	}
-	return out, nil
-}
-
-// outcome is the status of a run without failures: passed when it has scores and every one is at least 1.
-func outcome(scores map[string]float64) runlog.Status {
-	if len(scores) == 0 {
-		return runlog.Unscored
-	}
-	for _, v := range scores {
-		if v < 1 {
-			return runlog.Scored
-		}
-	}
-	return runlog.Passed
 }

@@ -231,6 +231,7 @@ func (f *folder) verify(diff json.RawMessage) {
 	var ops []struct {
 		Op, Path string
 		Value    json.RawMessage
+		Object   json.RawMessage
 	}
 	if len(diff) == 0 || json.Unmarshal(diff, &ops) != nil {
 		return
@@ -244,7 +245,9 @@ func (f *folder) verify(diff json.RawMessage) {
 			if f.r.Verified == nil {
 				f.r.Verified = map[string]json.RawMessage{}
 			}
-			f.r.Verified[name] = op.Value
+			if f.r.Verified[name] = op.Value; len(op.Object) > 0 {
+				f.r.Verified[name] = json.RawMessage(`{"object":` + string(op.Object) + `}`)
+			}
 		case op.Op == "unset":
 			delete(f.r.Verified, name)
 		}
