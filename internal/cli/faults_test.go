@@ -105,3 +105,66 @@ func TestTwelveAtOnce(t *testing.T) {
 		t.Errorf("%d wrote and %d passed, want 1 and %d", wrote, passed, n)
 	}
 }
+
+// TestTwelveThatOverlap: twelve runs of two bundles that declare one artifact of the same content, and of tasks that share others. All pass, and
+// what two runs of one bundle share is written once.
+func TestTwelveThatOverlap(t *testing.T) {
+	home := t.TempDir()
+	for _, b := range []string{"a", "b"} {
+		for name, text := range map[string]string{
+			"artifacts/both/artifact.toml": "id = \"@local/shared/both\"\n",
+			"artifacts/both/data.txt":      "one content\n",
+			"artifacts/x/data.txt":         "x of " + b + "\n",
+			"artifacts/y/data.txt":         "y of " + b + "\n",
+			"tasks/x.json":                 overlapping("both", "x"),
+			"tasks/y.json":                 overlapping("both", "y"),
+			"tasks/all.json":               overlapping("both", "x", "y"),
+		} {
+			path := filepath.Join(home, b, name)
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var runs []*running
+	for range 2 {
+		for _, b := range []string{"./a", "./b"} {
+			for _, task := range []string{"x", "y", "all"} {
+				runs = append(runs, start(t, home, "run", b, "--task", task))
+			}
+		}
+	}
+	wrote := map[string]int{}
+	for i, r := range runs {
+		code, bundle := r.end(t, 60*time.Second), i/3%2
+		out := strings.Join(r.out, "\n")
+		if code != 0 || !strings.Contains(out, ": passed") {
+			t.Errorf("run %d ends with %d:\n%s\n%s", i, code, out, r.stderr.String())
+		}
+		for _, line := range r.out {
+			if label, found := strings.CutSuffix(line, ": v1 (new)"); found {
+				wrote[fmt.Sprint(bundle, label)]++
+			}
+		}
+	}
+	for _, bundle := range []string{"0", "1"} {
+		for _, label := range []string{"artifacts/x", "artifacts/y", "tasks/x.json", "tasks/y.json", "tasks/all.json"} {
+			if n := wrote[bundle+label]; n != 1 {
+				t.Errorf("bundle %s: %s was written %d times", bundle, label, n)
+			}
+		}
+	}
+}
+
+// overlapping is a task that loads artifacts and counts their files.
+func overlapping(artifacts ...string) string {
+	steps := `[{"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"}`
+	for _, a := range artifacts {
+		steps += fmt.Sprintf(`, {"id": "load %[1]s", "type": "load_artifact", "sandbox_name": "box", "artifact_id": "%[1]s", "destination_path": "/app/%[1]s"}`, a)
+	}
+	return steps + fmt.Sprintf(`, {"id": "v", "type": "verify_sandbox", "sandbox_name": "box", "base_dir": "/app", "verifier_id": "v", "criteria": [
+  {"type": "bash_cmd_succeeds", "criterion": "all are there", "bash_cmd": "test $(find . -type f | wc -l) = %d"}]}]`, len(artifacts))
+}

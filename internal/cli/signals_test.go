@@ -2,8 +2,10 @@ package cli_test
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -79,7 +81,7 @@ func (r *running) end(t *testing.T, limit time.Duration) int {
 }
 
 func TestFirstSignalTearsDown(t *testing.T) {
-	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		t.Run(sig.String(), func(t *testing.T) {
 			r := start(t, sleeper(t), "run", "./b")
 			r.until(t, "step 2/2 long (verify_sandbox)")
@@ -102,6 +104,37 @@ func TestFirstSignalTearsDown(t *testing.T) {
 	}
 }
 
+// TestSignalsInEachPhase: whenever a signal comes, the run takes down what it has made, itself, before it ends.
+func TestSignalsInEachPhase(t *testing.T) {
+	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
+		for _, at := range []string{"tasks/t.json: v1", "step 1/2 box (deploy_sandbox)", "step 1/2 box done"} {
+			t.Run(sig.String()+"/"+at, func(t *testing.T) {
+				home := sleeper(t)
+				seconds := fmt.Sprintf("sleep 100.%d", time.Now().UnixNano()) // so that its process can be told from all others
+				task := filepath.Join(home, "b", "tasks", "t.json")
+				if err := os.WriteFile(task, []byte(strings.ReplaceAll(read(t, task), "sleep 100", seconds)), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				r := start(t, home, "run", "./b")
+				r.until(t, at)
+				if err := r.cmd.Process.Signal(sig); err != nil {
+					t.Fatal(err)
+				}
+				if got := r.end(t, 20*time.Second); got != code {
+					t.Errorf("exit code %d, want %d\n%s\n%s", got, code, strings.Join(r.out, "\n"), r.stderr.String())
+				}
+				folders, err := filepath.Glob(filepath.Join(home, "state", "agentenv", "boxes", "*"))
+				if err != nil || len(folders) > 0 {
+					t.Errorf("it leaves %v, %v", folders, err)
+				}
+				if left := marked(t, seconds); len(left) > 0 {
+					t.Errorf("it leaves %v", left)
+				}
+			})
+		}
+	}
+}
+
 // TestSecondSignalStopsAtOnce: both signals come while the process is stopped, so that the second is there before the teardown can end.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
 	home := sleeper(t)
@@ -121,6 +154,41 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 	}
 	// The sandbox was tied to the process: it is dead now, and the next command sweeps what it left.
 	swept(t, home)
+}
+
+// TestQuitStopsAtOnce: Ctrl-\ is for those who won't wait, and no time for a word about this program's inside.
+func TestQuitStopsAtOnce(t *testing.T) {
+	home := sleeper(t)
+	r := start(t, home, "run", "./b")
+	r.until(t, "step 2/2 long (verify_sandbox)")
+	if err := r.cmd.Process.Signal(syscall.SIGQUIT); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.end(t, 20*time.Second); got != 131 {
+		t.Errorf("exit code %d, want 131", got)
+	}
+	if got := r.stderr.String(); strings.Contains(got, "goroutine") || !strings.Contains(got, "Still up, until this process has ended") {
+		t.Errorf("stderr: %s", got)
+	}
+	swept(t, home)
+}
+
+// TestHangupUnderNohup: who asked for hangups to be ignored has them ignored.
+func TestHangupUnderNohup(t *testing.T) {
+	home := sleeper(t)
+	signal.Ignore(syscall.SIGHUP) // a child starts with what its parent ignores
+	r := start(t, home, "run", "./b")
+	signal.Reset(syscall.SIGHUP)
+	r.until(t, "step 2/2 long (verify_sandbox)")
+	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGTERM} {
+		if err := r.cmd.Process.Signal(sig); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if got := r.end(t, 20*time.Second); got != 143 {
+		t.Errorf("exit code %d, want 143\n%s", got, r.stderr.String())
+	}
 }
 
 // swept waits, five seconds at most, until a command finds no sandbox.
