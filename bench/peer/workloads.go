@@ -108,7 +108,7 @@ func (b *bench) home() (string, error) {
 }
 
 func workloads() []workload {
-	run := []string{"run", "."}
+	run, dryRun := []string{"run", "."}, []string{"run", ".", "--dry-run"}
 	cs := []workload{
 		{name: "`--version`", args: []string{"--version"}},
 		{name: "`--help`", args: []string{"--help"}},
@@ -129,13 +129,26 @@ func workloads() []workload {
 			})
 		}
 	}
-	return append(cs,
+	cs = append(cs,
 		workload{name: "100 tasks of `sleep 0.5`, 4 at a time", args: run, once: true, bundle: func(dir string) error { return sleepBundle(dir, 100) }},
 		workload{name: "put of 1 MB", args: run, exit: 1, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1e6) }, baseName: "`cp` + `sync`", base: copyTree},
 		workload{name: "put of 1 GiB", args: run, exit: 1, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1<<30) }, baseName: "`cp` + `sync`", base: copyTree},
-		workload{name: "universe of 1,500 folders, written", args: run, exit: 1, fresh: true, bundle: folderBundle, baseName: "`cp -r` + `sync`", base: copyTree},
-		workload{name: "universe of 1,500 folders, dry run again", args: []string{"run", ".", "--dry-run"}, before: run, beforeExit: 1, bundle: folderBundle},
+		workload{name: "universe of 1,500 folders, written", args: run, exit: 1, fresh: true, bundle: universe(1500), baseName: "`cp -r` + `sync`", base: copyTree},
+		workload{name: "universe of 1,500 folders, dry run again", args: dryRun, before: run, beforeExit: 1, bundle: universe(1500)},
 	)
+	for _, c := range []struct {
+		what   string
+		bundle func(dir string) error
+	}{
+		{"1,000 small artifacts", manyArtifacts},
+		{"universe of 10,000 files", universe(10000)},
+		{"200 tasks of 30 steps", func(dir string) error { return manyTasks(dir, 200, 30) }},
+	} {
+		cs = append(cs,
+			workload{name: c.what + ", dry run again", args: dryRun, before: run, beforeExit: 1, once: true, bundle: c.bundle},
+			workload{name: c.what + ", run again", args: run, exit: 1, before: run, beforeExit: 1, once: true, bundle: c.bundle})
+	}
+	return cs
 }
 
 // bareBash is the part of n shell checks that no program can save.
@@ -186,13 +199,48 @@ func sleepBundle(dir string, n int) error {
 	return nil
 }
 
-// writeOnly is a task that needs the artifact, so that the bundle writes it, and fails before it would load it: what remains is the write.
-func writeOnly(dir, artifact string) error {
-	return writeTask(dir, "t", []step{
-		{"id": "stop", "type": "aggregate_verifiers", "verifier_ids": []string{"none"}, "verifier_id": "stop"},
-		{"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm", "sandbox_type": "local"},
-		{"id": "load", "type": "load_artifact", "sandbox_name": "box", "artifact_id": artifact},
-	})
+// writeOnly is a task that needs artifacts, so that the bundle writes them, and fails before it would load one: what remains is the write.
+func writeOnly(dir string, artifacts ...string) error {
+	steps := []step{stop(), box()}
+	for i, a := range artifacts {
+		steps = append(steps, step{"id": fmt.Sprintf("load%d", i), "type": "load_artifact", "sandbox_name": "box", "artifact_id": a})
+	}
+	return writeTask(dir, "t", steps)
+}
+
+// stop always fails, and with it the task, before anything is started.
+func stop() step {
+	return step{"id": "stop", "type": "aggregate_verifiers", "verifier_ids": []string{"none"}, "verifier_id": "stop"}
+}
+
+// manyTasks are tasks that are checked whole and whose runs end at their first step.
+func manyTasks(dir string, tasks, steps int) error {
+	for i := range tasks {
+		list := []step{stop(), box()}
+		for j := len(list); j < steps; j++ {
+			list = append(list, verify(fmt.Sprintf("v%d", j), "true"))
+		}
+		if err := writeTask(dir, fmt.Sprintf("t%03d", i), list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func manyArtifacts(dir string) error {
+	var names []string
+	for i := range 1000 {
+		name := fmt.Sprintf("a%04d", i)
+		names = append(names, name)
+		folder := filepath.Join(dir, "artifacts", name)
+		if err := os.MkdirAll(folder, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(folder, "data.txt"), []byte(name+"\n"), 0o644); err != nil {
+			return err
+		}
+	}
+	return writeOnly(dir, names...)
 }
 
 func writeTask(dir, name string, steps []step) error {
@@ -229,19 +277,22 @@ func fileBundle(dir string, size int64) error {
 	return f.Close()
 }
 
-func folderBundle(dir string) error {
-	if err := writeOnly(dir, "world"); err != nil {
-		return err
-	}
-	for i := range 1500 {
-		folder := filepath.Join(dir, "artifacts", "world", fmt.Sprintf("f%04d", i))
-		if err := os.MkdirAll(folder, 0o755); err != nil {
+// universe is a bundle with one universe of n folders with a file each.
+func universe(n int) func(dir string) error {
+	return func(dir string) error {
+		if err := writeOnly(dir, "world"); err != nil {
 			return err
 		}
-		text := fmt.Sprintf(`{"folder": %d, "note": "%0170d"}`+"\n", i, i)
-		if err := os.WriteFile(filepath.Join(folder, "data.json"), []byte(text), 0o644); err != nil {
-			return err
+		for i := range n {
+			folder := filepath.Join(dir, "artifacts", "world", fmt.Sprintf("f%04d", i))
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				return err
+			}
+			text := fmt.Sprintf(`{"folder": %d, "note": "%0170d"}`+"\n", i, i)
+			if err := os.WriteFile(filepath.Join(folder, "data.json"), []byte(text), 0o644); err != nil {
+				return err
+			}
 		}
+		return nil
 	}
-	return nil
 }
