@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,13 +15,8 @@ import (
 )
 
 type runOptions struct {
-	tasks, evals          []string
-	k, concurrency        int
-	failUnder             float64
-	scored                bool // --fail-under was given
-	sandbox, isolation    string
-	keep, dryRun, unknown bool
-	json                  *bool
+	tasks, evals []string
+	*runview.Flags
 }
 
 func newRun(p *verb.Program) *cobra.Command {
@@ -52,9 +46,11 @@ Exit codes: 0 all ran; 1 refused, or a run failed, could not be run or was cance
 		},
 		ValidArgsFunction: clibundle.CompleteNames(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.scored = cmd.Flags().Changed("fail-under")
 			if len(args) == 0 {
-				return listInstead(cmd, p, *o.json)
+				return listInstead(cmd, p, *o.JSON)
+			}
+			if err := o.Check(cmd); err != nil {
+				return err
 			}
 			return runBundle(cmd.Context(), p, args[0], o)
 		},
@@ -62,15 +58,7 @@ Exit codes: 0 all ran; 1 refused, or a run failed, could not be run or was cance
 	f := cmd.Flags()
 	f.StringArrayVar(&o.tasks, "task", nil, "run this `TASK`, by name or id; repeatable")
 	f.StringArrayVar(&o.evals, "eval", nil, "run the tasks of this `EVAL`, by name or id; repeatable")
-	f.IntVar(&o.k, "k", 1, "run every task `N` times")
-	f.IntVar(&o.concurrency, "concurrency", bundlerun.DefaultConcurrency, "run at most `N` tasks at once")
-	f.Float64Var(&o.failUnder, "fail-under", 0, "exit with 3 when the mean score is below `F`")
-	f.StringVar(&o.sandbox, "sandbox", "", "the `PROVIDER`s to try, comma-separated, in place of what steps name")
-	f.StringVar(&o.isolation, "isolation", "", "refuse sandboxes that hold less than this `LEVEL`: "+strings.Join(verb.Levels(), ", "))
-	f.BoolVar(&o.keep, "keep", false, "keep the sandboxes up after the runs, until Ctrl-C")
-	f.BoolVar(&o.dryRun, "dry-run", false, "check everything and tell what would be written and run; write and run nothing")
-	f.BoolVar(&o.unknown, "allow-unknown-fields", false, "warn of step fields that this version doesn't know, in place of refusing them")
-	o.json = verb.JSONFlag(cmd, "print one JSON object per line, the last of them the summary")
+	o.Flags = runview.AddFlags(cmd)
 	return cmd
 }
 
@@ -88,31 +76,12 @@ func listInstead(cmd *cobra.Command, p *verb.Program, asJSON bool) error {
 	return clibundle.List(p, asJSON)
 }
 
-func (o *runOptions) check() error {
-	switch {
-	case o.k < 1:
-		return verb.Usagef("--k is at least 1, not %d", o.k)
-	case o.concurrency < 1:
-		return verb.Usagef("--concurrency is at least 1, not %d", o.concurrency)
-	case o.scored && !(o.failUnder >= 0 && o.failUnder <= 1):
-		return verb.Usagef("--fail-under takes a score from 0 to 1, not %g", o.failUnder)
-	case o.isolation != "" && !slices.Contains(verb.Levels(), o.isolation):
-		return verb.Usagef("--isolation takes %s, not %q", strings.Join(verb.Levels(), ", "), o.isolation)
-	case o.keep && o.dryRun:
-		return verb.Usagef("--keep and --dry-run exclude each other: a dry run starts no sandbox")
-	}
-	return nil
-}
-
 func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) error {
-	if err := o.check(); err != nil {
-		return err
-	}
 	a, err := p.Ready()
 	if err != nil {
 		return err
 	}
-	chain, err := a.Chain(ctx, o.sandbox)
+	opts, err := o.Options(ctx, a)
 	if err != nil {
 		return err
 	}
@@ -125,24 +94,21 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 	if err != nil {
 		return err
 	}
-	if !o.dryRun {
+	if !o.DryRun {
 		p.Sweep(ctx, a)
 	}
-	rep := runview.New(ctx, p, runview.Options{DryRun: o.dryRun, Trials: o.k > 1, JSON: *o.json})
+	rep := runview.New(ctx, p, o.Show())
 	defer rep.Close()
 	quiet := runview.Interruptible(ctx, p, a)
 	defer quiet()
 	sum, err := engine.Run(ctx, bundlerun.Request{
-		Source: src, Selection: bundle.Selection{Tasks: o.tasks, Evals: o.evals}, K: o.k, Concurrency: o.concurrency, DryRun: o.dryRun,
-		Keep: o.keep, Sandbox: chain, Isolation: o.isolation, AllowUnknownFields: o.unknown,
+		Source: src, Selection: bundle.Selection{Tasks: o.tasks, Evals: o.evals}, K: o.K, Concurrency: o.Concurrency, DryRun: o.DryRun,
+		Keep: opts.Keep, Sandbox: opts.Sandbox, Isolation: opts.Isolation, AllowUnknownFields: opts.AllowUnknownFields, Parallel: opts.Parallel,
+		Params: opts.Params,
 	}, rep)
 	if err != nil {
 		rep.Refused(err)
 		return err
 	}
-	var under *float64
-	if o.scored {
-		under = &o.failUnder
-	}
-	return runview.End(ctx, p, engine, rep, &sum, under, *o.json)
+	return runview.End(ctx, p, engine, rep, &sum, o.Under(), *o.JSON)
 }

@@ -14,7 +14,7 @@ import (
 
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
-	return verb.Group("task", "Store, show, list and check tasks", newCreate(p), newGet(p), newList(p), newValidate(p))
+	return verb.Group("task", "Store, show, list, check and run tasks", newCreate(p), newGet(p), newList(p), newValidate(p), newRun(p), newRunBatch(p))
 }
 
 // open is the stored tasks, after what dead sandboxes left has been swept.
