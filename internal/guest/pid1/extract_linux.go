@@ -40,7 +40,7 @@ func extract(r io.Reader, name string) error {
 	if err := os.MkdirAll(name, 0o755); err != nil {
 		return err
 	}
-	fd, err := unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := openPlain(name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
 	}

@@ -16,9 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// openPlain opens a path that a caller names, never by one of /proc's links to open files: what is "self" there is PID 1, whose descriptors
+// and program are not for commands, and a command can leave a link to them under any name.
+func openPlain(name string, flags uint64) (int, error) {
+	how := &unix.OpenHow{Flags: flags | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_MAGICLINKS}
+	for {
+		fd, err := unix.Openat2(unix.AT_FDCWD, name, how)
+		if !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+}
+
 // openRegular opens a regular file for reading, and nothing that could block or act.
 func openRegular(name string) (*os.File, error) {
-	fd, err := unix.Open(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+	fd, err := openPlain(name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -53,7 +65,7 @@ type packer struct {
 // whiteouts and sockets are left out, and so are /proc and /dev below a root that holds them.
 func sendTree(w io.Writer, name string) error {
 	p := &packer{w: tar.NewWriter(w), links: map[[2]uint64]string{}, buf: make([]byte, 64<<10)}
-	fd, err := unix.Open(name, unix.O_PATH|unix.O_CLOEXEC, 0)
+	fd, err := openPlain(name, unix.O_PATH)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
 	}
@@ -77,7 +89,7 @@ func sendTree(w io.Writer, name string) error {
 
 // one packs a single file under its own name.
 func (p *packer) one(name string, st *unix.Stat_t) error {
-	dir, err := unix.Open(path.Dir(path.Clean(name)), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	dir, err := openPlain(path.Dir(path.Clean(name)), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: path.Dir(name), Err: err}
 	}

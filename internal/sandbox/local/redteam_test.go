@@ -352,3 +352,26 @@ func TestStreamsByName(t *testing.T) {
 		t.Errorf("stdout %q, stderr %q, %+v", out, errs, r.Exit)
 	}
 }
+
+// What PID 1 has open is not to be had by asking it for a path, whatever a command names it.
+func TestNothingOfPID1ByPath(t *testing.T) {
+	_, box := create(t, open(t), sandbox.Spec{Tied: true})
+	sh(t, box, "for n in $(seq 0 40); do ln -s /proc/self/fd/$n /tmp/fd$n; done; ln -s /proc/1/exe /tmp/exe; ln -s /proc/self/cwd /tmp/cwd; echo plain > /tmp/f; ln -s f /tmp/link")
+	var paths []string
+	for n := range 41 {
+		paths = append(paths, fmt.Sprintf("/tmp/fd%d", n), fmt.Sprintf("/proc/1/fd/%d", n))
+	}
+	for _, path := range append(paths, "/tmp/exe", "/proc/self/exe") {
+		if b, err := box.ReadFile(t.Context(), path, 64<<20); err == nil {
+			t.Errorf("%s: %d bytes of PID 1's", path, len(b))
+		}
+	}
+	for _, path := range append(paths, "/tmp/cwd", "/tmp/exe") {
+		if err := guest.Put(t.Context(), box, path, []guest.PutFile{guest.PutBytes("x", 0o644, []byte("x"))}); err == nil {
+			t.Errorf("%s: a file was written", path)
+		}
+	}
+	if b, err := box.ReadFile(t.Context(), "/tmp/link", 100); err != nil || string(b) != "plain\n" {
+		t.Errorf("an ordinary link: %q, %v", b, err)
+	}
+}
