@@ -5,6 +5,7 @@ package sandbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"agentenv.internal/agentenv/internal/guest"
@@ -48,6 +49,29 @@ type Spec struct {
 	// Isolation is the least level that must hold; Create refuses below it. "" is LevelNamespaces for local boxes.
 	Isolation string
 	Labels    map[string]string
+}
+
+// Upper bounds of limits, far above every machine: what is beyond them was not meant, and could not be counted in bytes.
+const (
+	MaxCPU = 1 << 20
+	MaxMB  = 1 << 40
+)
+
+// CheckLimits refuses limits that no sandbox can have.
+func (s Spec) CheckLimits() error {
+	switch {
+	case !(s.CPU >= 0 && s.CPU <= MaxCPU): // not a number is refused too
+		return fmt.Errorf("cpu is a number of cores from 0 to %d, not %g", MaxCPU, s.CPU)
+	case s.MemoryMB < 0 || s.MemoryMB > MaxMB:
+		return fmt.Errorf("memory is a number of MB from 0 to %d, not %d", int64(MaxMB), s.MemoryMB)
+	case s.DiskMB < 0 || s.DiskMB > MaxMB:
+		return fmt.Errorf("disk is a number of MB from 0 to %d, not %d", int64(MaxMB), s.DiskMB)
+	case s.Pids < 0:
+		return fmt.Errorf("a number of processes can't be negative, as %d is", s.Pids)
+	case s.Lease < 0:
+		return fmt.Errorf("a lease can't be negative, as %s is", s.Lease)
+	}
+	return nil
 }
 
 // DefaultLease is the lease of a box whose Spec names none.

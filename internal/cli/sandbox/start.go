@@ -57,8 +57,8 @@ func start(ctx context.Context, p *verb.Program, o startOptions) error {
 	if o.lease <= 0 {
 		return verb.Usagef("--lease must be longer than nothing")
 	}
-	if o.spec.CPU < 0 || o.spec.MemoryMB < 0 || o.spec.DiskMB < 0 || o.spec.Pids < 0 {
-		return verb.Usagef("a limit can't be less than nothing")
+	if err := o.spec.CheckLimits(); err != nil {
+		return verb.Usagef("%w", err)
 	}
 	env, err := variables(o.spec.Env, p.Env)
 	if err != nil {

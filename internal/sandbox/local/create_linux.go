@@ -86,8 +86,8 @@ func check(s *sandbox.Spec) error {
 	default:
 		unsupported("the isolation " + s.Isolation)
 	}
-	if s.CPU < 0 || s.MemoryMB < 0 || s.DiskMB < 0 || s.Pids < 0 || s.Lease < 0 {
-		errs = append(errs, errors.New("a sandbox's limits can't be negative"))
+	if err := s.CheckLimits(); err != nil {
+		errs = append(errs, err)
 	}
 	if s.Lease == 0 {
 		s.Lease = sandbox.DefaultLease

@@ -78,6 +78,9 @@ func (p *program) seal(b []byte) (string, error) {
 	}
 	defer unix.Close(ro)
 	high, err := unix.FcntlInt(uintptr(ro), unix.F_DUPFD_CLOEXEC, highFD)
+	if errors.Is(err, unix.EINVAL) {
+		return "", fmt.Errorf("this process may have too few files open: sandboxes need a limit (ulimit -n) of %d at least", 2*highFD)
+	}
 	if err != nil {
 		return "", fmt.Errorf("open the guest program: %w", err)
 	}

@@ -104,7 +104,7 @@ func TestSpecCheck(t *testing.T) {
 	if !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
-	for _, part := range []string{"debian", "allow_all", "container", "negative", `"none"`, `"=x"`} {
+	for _, part := range []string{"debian", "allow_all", "container", "not -1", `"none"`, `"=x"`} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v lacks %q", err, part)
 		}
