@@ -210,6 +210,9 @@ func (c *conn) broken(err error) bool {
 // codeOf is SQLite's primary result code, SQLITE_OK for errors of other origin.
 func codeOf(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		if e.Code() == lib.SQLITE_IOERR_SHMSIZE { // the file that its processes share could not grow: this is how a full disk is met first
+			return lib.SQLITE_FULL
+		}
 		return e.Code() & 0xff
 	}
 	return lib.SQLITE_OK
