@@ -77,14 +77,16 @@ func report(s *term.Streams, err error) int {
 	return verb.Code(err)
 }
 
-// message is an error's text for people; "" when it only carries an exit code.
+// message is an error's text for people, without what could move a terminal's cursor; "" when it only carries an exit code.
 func message(err error) string {
 	var lines []string
 	for _, e := range flatten(err) {
 		if verb.Silent(e) {
 			continue
 		}
-		lines = append(lines, e.Error())
+		for line := range strings.SplitSeq(e.Error(), "\n") {
+			lines = append(lines, term.Clean(line))
+		}
 	}
 	return strings.Join(lines, "\n")
 }

@@ -24,7 +24,7 @@ func TestDocs(t *testing.T) {
 	root := newRoot(verb.NewProgram(s, func(string) (string, bool) { return "", false }))
 	var b bytes.Buffer
 	b.WriteString("# The command line\n\nThis page is written by `make docs` from the program's own help. Exit codes: 0 done, 1 refused or failed, 2 the command line can't be meant,\n" +
-		"3 a score below `--fail-under`, 130 after Ctrl-C, 143 after SIGTERM; `sandbox exec` ends with its command's code. Results go to stdout; notes, questions and problems to\n" +
+		"3 a score below `--fail-under`, 130 after Ctrl-C, 128 and the signal's number after another; `sandbox exec` ends with its command's code. Results go to stdout; notes, questions and problems to\n" +
 		"stderr. What `--json` prints is in [json.md](json.md).\n")
 	describe(&b, root)
 	path := filepath.Join("..", "..", "docs", "cli.md")

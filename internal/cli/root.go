@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"errors"
+	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/artifact"
@@ -56,7 +60,7 @@ sandboxes, and scores the outcome.
 		},
 	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return verb.Usagef("%s; see %s --help", strings.TrimSuffix(err.Error(), "."), cmd.CommandPath())
+		return verb.Usagef("%s; see %s --help", flagProblem(err), cmd.CommandPath())
 	})
 	root.Flags().BoolVar(&version, "version", false, "print the version and what it counts as for requirements")
 	pf := root.PersistentFlags()
@@ -66,6 +70,23 @@ sandboxes, and scores the outcome.
 	setHelp(root, p.Streams)
 	root.AddCommand(commands(p)...)
 	return root
+}
+
+// flagProblem says what is wrong with a flag; of a number that can't be read, in words of this program.
+func flagProblem(err error) string {
+	value, isValue := errors.AsType[*pflag.InvalidValueError](err)
+	number, isNumber := errors.AsType[*strconv.NumError](err)
+	if !isValue || !isNumber {
+		return strings.TrimSuffix(err.Error(), ".")
+	}
+	kind := "a whole number"
+	if strings.HasPrefix(value.GetFlag().Value.Type(), "float") {
+		kind = "a number"
+	}
+	if errors.Is(number, strconv.ErrRange) {
+		return fmt.Sprintf("--%s takes %s, and %s is too large or too small", value.GetFlag().Name, kind, value.GetValue())
+	}
+	return fmt.Sprintf("--%s takes %s, not %q", value.GetFlag().Name, kind, value.GetValue())
 }
 
 func commands(p *verb.Program) []*cobra.Command {

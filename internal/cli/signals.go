@@ -10,7 +10,8 @@ import (
 	"agentenv.internal/agentenv/internal/cli/verb"
 )
 
-// signals counts Ctrl-C and SIGTERM: the first cancels the context, the second closes second.
+// signals counts what asks this program to end: Ctrl-C, SIGTERM, SIGHUP. The first cancels the context, the second closes second; Ctrl-\
+// counts as both at once.
 type signals struct {
 	second chan struct{}
 	ctx    context.Context //nolint:containedctx // its cause names the signal; it is asked after the command has ended
@@ -25,8 +26,8 @@ type signalError struct{ sig os.Signal }
 func (e signalError) Error() string { return "stopped by " + e.sig.String() }
 
 func (e signalError) code() int {
-	if e.sig == syscall.SIGTERM {
-		return verb.Terminated
+	if sig, ok := e.sig.(syscall.Signal); ok {
+		return verb.Signalled + int(sig)
 	}
 	return verb.Interrupted
 }
@@ -34,7 +35,10 @@ func (e signalError) code() int {
 func watchSignals(parent context.Context) (*signals, context.Context) {
 	ctx, cancel := context.WithCancelCause(parent)
 	s := &signals{second: make(chan struct{}), ctx: ctx, end: make(chan struct{}), ended: make(chan struct{}), ch: make(chan os.Signal, 2)}
-	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM)
+	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
+	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
+		signal.Notify(s.ch, syscall.SIGHUP)
+	}
 	go func() {
 		defer close(s.ended)
 		for n := 0; ; {
@@ -42,7 +46,8 @@ func watchSignals(parent context.Context) (*signals, context.Context) {
 			case sig := <-s.ch:
 				if n++; n == 1 {
 					cancel(signalError{sig})
-				} else {
+				}
+				if n > 1 || sig == syscall.SIGQUIT {
 					close(s.second)
 					return
 				}

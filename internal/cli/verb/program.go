@@ -2,6 +2,7 @@ package verb
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -37,7 +38,7 @@ func (p *Program) App() (*app.App, error) {
 	}
 	dir, err := os.Getwd()
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("the current folder can't be used (%w); change to one that exists", err)
 	}
 	p.app = app.New(app.Options{Env: p.Env, Dir: dir, Log: p.logger()})
 	return p.app, nil

@@ -21,7 +21,7 @@ const (
 	Usage       = 2   // the command line can't be meant
 	BelowScore  = 3   // a score below --fail-under
 	Interrupted = 130 // Ctrl-C
-	Terminated  = 143 // SIGTERM
+	Signalled   = 128 // and the signal's number: SIGHUP, SIGTERM, Ctrl-\
 )
 
 // ExitError carries an exit code. A nil Err means that everything has been said.
