@@ -12,7 +12,7 @@ import (
 // Look tells what this machine has left, its control groups included; dir, or the nearest folder above it that exists, is where disk is looked for.
 func Look(dir string) Free {
 	f := Free{Memory: -1, Disk: -1, Pids: -1}
-	for _, line := range strings.Split(text("/proc/meminfo"), "\n") {
+	for line := range strings.SplitSeq(text("/proc/meminfo"), "\n") {
 		if v, ok := strings.CutPrefix(line, "MemAvailable:"); ok {
 			if kb := number(strings.TrimSuffix(strings.TrimSpace(v), " kB")); kb >= 0 {
 				f.Memory = kb << 10
@@ -38,7 +38,7 @@ func Look(dir string) Free {
 
 // cgroups lowers f to what the control groups of this process allow, v2 and v1.
 func (f *Free) cgroups() {
-	for _, line := range strings.Split(strings.TrimSpace(text("/proc/self/cgroup")), "\n") {
+	for line := range strings.SplitSeq(strings.TrimSpace(text("/proc/self/cgroup")), "\n") {
 		parts := strings.SplitN(line, ":", 3)
 		if len(parts) != 3 {
 			continue
@@ -76,7 +76,7 @@ func (f *Free) groups(root, group, limit, usage string, to *int64) {
 
 // cache is the page cache of a group that is not in use.
 func cache(group string) int64 {
-	for _, line := range strings.Split(text(filepath.Join(group, "memory.stat")), "\n") {
+	for line := range strings.SplitSeq(text(filepath.Join(group, "memory.stat")), "\n") {
 		for _, name := range [...]string{"inactive_file ", "total_inactive_file "} {
 			if v, ok := strings.CutPrefix(line, name); ok {
 				return max(number(v), 0)
