@@ -98,7 +98,11 @@ func stages(t *testing.T, src Source, v View, sel Selection) (*Plan, diag.List) 
 		return nil, l
 	}
 	if l = b.Resolve(); l.HasErrors() {
-		return nil, l
+		more, err := b.Missing(t.Context(), v, sel)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return nil, append(l, more...)
 	}
 	p, l, err := b.Plan(t.Context(), v, sel)
 	if err != nil {

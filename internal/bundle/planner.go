@@ -15,19 +15,13 @@ import (
 // With a nil View no store is read: references that only a store can hold count as good. It is called after a Resolve without errors; the error is
 // one of reading the store.
 func (b *Bundle) Plan(ctx context.Context, v View, sel Selection) (*Plan, diag.List, error) {
-	p := &planner{b: b, view: v, state: map[*Entry]visit{}, writes: map[*Entry]*Write{}, stored: map[storedKey]storedAnswer{}}
-	p.plan = &Plan{Root: b.Root, IDRoot: b.IDRoot}
+	p := newPlanner(b, v)
 	if err := p.aliases(ctx); err != nil {
 		return nil, nil, err
 	}
 	p.writers()
 	p.loops()
-	tasks, evals := p.selected(sel)
-	for _, e := range b.Entries { // bundle order: entities come before the tasks and evals that reach them
-		if sel.All || slices.Contains(tasks, e) || slices.Contains(evals, e) {
-			p.reach(e)
-		}
-	}
+	tasks, evals := p.reachSelected(sel)
 	for _, e := range b.Entries {
 		if p.state[e] == reached {
 			if err := p.visit(ctx, e); err != nil {
@@ -70,6 +64,24 @@ type planner struct {
 	state  map[*Entry]visit
 	writes map[*Entry]*Write // of planned entries
 	stored map[storedKey]storedAnswer
+}
+
+func newPlanner(b *Bundle, v View) *planner {
+	return &planner{
+		b: b, view: v, plan: &Plan{Root: b.Root, IDRoot: b.IDRoot},
+		state: map[*Entry]visit{}, writes: map[*Entry]*Write{}, stored: map[storedKey]storedAnswer{},
+	}
+}
+
+// reachSelected marks what a selection needs.
+func (p *planner) reachSelected(sel Selection) (tasks, evals []*Entry) {
+	tasks, evals = p.selected(sel)
+	for _, e := range p.b.Entries { // bundle order: entities come before the tasks and evals that reach them
+		if sel.All || slices.Contains(tasks, e) || slices.Contains(evals, e) {
+			p.reach(e)
+		}
+	}
+	return tasks, evals
 }
 
 // reach marks an entry and everything that it needs.

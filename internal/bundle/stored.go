@@ -33,6 +33,28 @@ func (p *planner) lookup(ctx context.Context, k storedKey) (storedAnswer, error)
 	return a, nil
 }
 
+// Missing tells, of a bundle that Resolve found errors in, what neither it nor the store has, so that one answer names both. Plan tells it of
+// bundles without errors.
+func (b *Bundle) Missing(ctx context.Context, v View, sel Selection) (diag.List, error) {
+	if v == nil {
+		return nil, nil
+	}
+	p := newPlanner(b, v)
+	if err := p.aliases(ctx); err != nil {
+		return nil, err
+	}
+	p.reachSelected(sel)
+	for _, e := range b.Entries {
+		if p.state[e] != reached {
+			continue
+		}
+		if err := p.storeRefs(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	return p.l, nil
+}
+
 // storeRefs checks the references of an entry that only a store can hold.
 func (p *planner) storeRefs(ctx context.Context, e *Entry) error {
 	if err := p.sameType(ctx, e); err != nil {

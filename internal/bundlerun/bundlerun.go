@@ -121,7 +121,7 @@ func (e *Engine) Check(ctx context.Context, src bundle.Source, allowUnknown bool
 	return l, err
 }
 
-// plan reads, resolves and plans; problems of one stage stop the later ones.
+// plan reads, resolves and plans; problems of one stage stop the later ones, save that what the store lacks is told with what can't be resolved.
 func (e *Engine) plan(ctx context.Context, r Request, v bundle.View) (*bundle.Plan, diag.List, error) {
 	o := e.Bundle
 	o.AllowUnknownFields = o.AllowUnknownFields || r.AllowUnknownFields
@@ -131,7 +131,8 @@ func (e *Engine) plan(ctx context.Context, r Request, v bundle.View) (*bundle.Pl
 	}
 	l = append(l, b.Resolve()...)
 	if l.HasErrors() {
-		return nil, l, nil
+		more, err := b.Missing(ctx, v, r.Selection)
+		return nil, append(l, more...), err
 	}
 	p, more, err := b.Plan(ctx, v, r.Selection)
 	return p, append(l, more...), err

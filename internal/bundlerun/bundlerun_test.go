@@ -230,6 +230,15 @@ func TestEverythingWrongIsToldAtOnceAndNothingIsWritten(t *testing.T) {
 			Request{},
 			"artifacts/x/artifact.toml: |tasks/a.json: ",
 		},
+		"a slip, and what neither the bundle nor the store has": {
+			files("tasks/a.json", `[
+				{"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm", "sandbox_nam": "x"},
+				{"id": "load", "type": "load_artifact", "sandbox_name": "box", "artifact_id": "tol"}]`,
+				"tasks/b.json", `[{"id": "load", "type": "load_artifact", "sandbox_name": "box", "artifact_id": "tolo"}]`),
+			Request{},
+			"tasks/a.json: step 'box': unknown key 'sandbox_nam'|step 'load': artifact_id: there is no artifact 'tol' in this bundle or in the store|" +
+				"tasks/b.json: step 'load': artifact_id: there is no artifact 'tolo'",
+		},
 		"unbuilt and unsupported": {
 			files("tasks/a.json", `[{"id": "e", "type": "deploy_env", "env_id": "@local/x"}, {"id": "r", "type": "review"}]`,
 				"tasks/b.json", `[{"id": "box", "type": "deploy_sandbox", "sandbox_name": "b", "sandbox_mode": "container", "image": "x", "port": 1}]`),
