@@ -28,6 +28,12 @@ func (r *Runner) failure(st *task.Step, err error) *Failure {
 	return f
 }
 
+// unrecorded makes r that of a run whose record lacks its end: what nobody can look up again is no score.
+func (r *Result) unrecorded(err error) {
+	r.Status, r.Scores = runlog.InfraFailed, nil
+	r.Failures = append([]Failure{{ErrorType: "RecordError", Error: err.Error(), Fatal: true, Infra: true}}, r.Failures...)
+}
+
 // result is how the run ended, now that every step has settled.
 func (s *sched) result() Result {
 	res := Result{}
@@ -39,8 +45,7 @@ func (s *sched) result() Result {
 	recorded := s.rec.failed()
 	switch {
 	case recorded != nil:
-		res.Status = runlog.InfraFailed
-		res.Failures = append([]Failure{{ErrorType: "RecordError", Error: recorded.Error(), Fatal: true, Infra: true}}, res.Failures...)
+		res.unrecorded(recorded)
 	case s.cut:
 		res.Status = runlog.Cancelled
 	case len(res.Failures) > 0 && res.Failures[0].Infra:

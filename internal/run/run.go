@@ -164,7 +164,12 @@ func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 		res.Removed, res.Left = s.gone.Removed, s.gone.Left
 		end.Left = s.gone.Left
 	}
-	return res, rec.commit(event(runlog.RunEnded, "", 0, end))
+	before := rec.failed()
+	err := rec.commit(event(runlog.RunEnded, "", 0, end))
+	if err != nil && before == nil { // the result doesn't say it yet
+		res.unrecorded(err)
+	}
+	return res, err
 }
 
 func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }

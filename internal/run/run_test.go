@@ -415,6 +415,30 @@ func TestFenced(t *testing.T) {
 	}
 }
 
+// A disk that fills during a run must not lose a score that was told as passed.
+func TestEndThatIsNotRecordedIsNoScore(t *testing.T) {
+	full := errors.New("no space left on device")
+	for _, kind := range []string{runlog.RunEnded, runlog.StepEnded} {
+		r := newRig()
+		r.owner.refuse = func(e runlog.Event) error {
+			if e.Kind == kind {
+				return full
+			}
+			return nil
+		}
+		r.add("v", "", score("v", 1))
+		res, err := r.run(t.Context())
+		if !errors.Is(err, full) {
+			t.Errorf("%s: error %v", kind, err)
+		}
+		want(t, kind+": status", res.Status, runlog.InfraFailed)
+		want(t, kind+": scores", len(res.Scores), 0)
+		want(t, kind+": failures", len(res.Failures), 1)
+		want(t, kind+": what decides", res.Failures[0].ErrorType, "RecordError")
+		want(t, kind+": the world", r.world.downs, 1)
+	}
+}
+
 func TestInfraNeverScores(t *testing.T) {
 	for name, f := range map[string]executor{
 		"gone":   func(context.Context, *step.Call) error { return fmt.Errorf("exec: %w", guest.ErrGone) },
