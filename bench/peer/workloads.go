@@ -131,6 +131,8 @@ func workloads() []workload {
 	}
 	cs = append(cs,
 		workload{name: "100 tasks of `sleep 0.5`, 4 at a time", args: run, once: true, bundle: func(dir string) error { return sleepBundle(dir, 100) }},
+		workload{name: "200 tasks of `sleep 0.5`, 4 at a time", args: run, once: true, bundle: func(dir string) error { return sleepBundle(dir, 200) }},
+		workload{name: "1,000 tasks of one trivial step", args: run, once: true, bundle: func(dir string) error { return trivialTasks(dir, 1000) }},
 		workload{name: "put of 1 MB", args: run, exit: 1, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1e6) }, baseName: "`cp` + `sync`", base: copyTree},
 		workload{name: "put of 1 GiB", args: run, exit: 1, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1<<30) }, baseName: "`cp` + `sync`", base: copyTree},
 		workload{name: "universe of 1,500 folders, written", args: run, exit: 1, fresh: true, bundle: universe(1500), baseName: "`cp -r` + `sync`", base: copyTree},
@@ -221,6 +223,17 @@ func manyTasks(dir string, tasks, steps int) error {
 			list = append(list, verify(fmt.Sprintf("v%d", j), "true"))
 		}
 		if err := writeTask(dir, fmt.Sprintf("t%03d", i), list); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// trivialTasks have a step that needs nothing but the program itself.
+func trivialTasks(dir string, n int) error {
+	for i := range n {
+		s := step{"id": "sum", "type": "aggregate_verifiers", "verifier_ids": []string{}, "verifier_id": "sum"}
+		if err := writeTask(dir, fmt.Sprintf("t%04d", i), []step{s}); err != nil {
 			return err
 		}
 	}
