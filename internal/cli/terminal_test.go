@@ -72,3 +72,41 @@ func TestTypedInput(t *testing.T) {
 	}
 	onTerminal(t, home, nil, "sandbox", "rm", "try")
 }
+
+// TestLiveRuns: runs that last show what is under way: the steps, how many have ended, the sandboxes; steps that run again are not counted twice, and nothing of
+// it stays.
+func TestLiveRuns(t *testing.T) {
+	home := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(home, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const slow = `[
+  {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
+  {"id": "nap", "type": "verify_sandbox", "sandbox_name": "box", "criteria": [{"type": "bash_cmd_succeeds", "bash_cmd": "sleep 2"}]}
+]`
+	write("b/tasks/one.json", slow)
+	write("b/tasks/two.json", slow)
+	out := onTerminal(t, home, []string{"NO_COLOR=1"}, "run", "./b")
+	for _, want := range []string{"2 runs under way, 2 sandboxes", "[tasks/one.json] nap (verify_sandbox)", "1/2", "0/2", "[tasks/two.json] passed in "} {
+		if !strings.Contains(out, want) {
+			t.Errorf("a terminal never shows %q", want)
+		}
+	}
+	if strings.Contains(out, "step 1/2") || strings.Contains(out, "\x1b[3m") || strings.Contains(out, "\x1b[32m") || strings.Contains(out, "\x1b[1m") {
+		t.Errorf("lines of steps, or colours:\n%q", out)
+	}
+	if _, after, _ := strings.Cut(out, "Tasks:\n"); strings.Contains(after, "under way") {
+		t.Error("bars stay after the end")
+	}
+	write("b/tasks/one.json", strings.Replace(slow, `"criteria"`, `"depends_on": ["box"], "criteria"`, 1))
+	single := onTerminal(t, home, []string{"NO_COLOR=1"}, "run", "./b", "--task", "one")
+	if !strings.Contains(single, "[tasks/one.json] nap (verify_sandbox), 1 sandbox") {
+		t.Errorf("a single run shows\n%q", single)
+	}
+}

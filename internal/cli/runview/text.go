@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/cli/verb"
@@ -26,15 +25,19 @@ type textReporter struct {
 	dryRun bool
 	trials bool // tasks run more than once
 
-	mu       sync.Mutex
-	progress *term.Progress // nil where lines are printed
-	bars     map[string]*term.Bar
+	live *live // nil where lines are printed
 }
 
 func newText(ctx context.Context, p *verb.Program, o Options) *textReporter {
-	r := &textReporter{s: p.Streams, dryRun: o.DryRun, trials: o.Trials, bars: map[string]*term.Bar{}}
+	r := &textReporter{s: p.Streams, dryRun: o.DryRun, trials: o.Trials}
 	if name, _ := p.Env("TERM"); r.s.OutTTY && r.s.ErrTTY && r.s.Width() > 0 && name != "dumb" && !o.DryRun {
-		r.progress = r.s.NewProgress(ctx)
+		r.live = &live{progress: r.s.NewProgress(ctx), runs: map[string]*liveRun{}, standing: func() int {
+			a, err := p.App()
+			if err != nil {
+				return 0
+			}
+			return len(a.Standing())
+		}}
 	}
 	if o.DryRun {
 		r.s.Println(dryRunLine)
@@ -43,8 +46,8 @@ func newText(ctx context.Context, p *verb.Program, o Options) *textReporter {
 }
 
 func (r *textReporter) Close() {
-	if r.progress != nil {
-		r.progress.Close()
+	if r.live != nil {
+		r.live.progress.Close()
 	}
 }
 
@@ -85,21 +88,17 @@ func PlanText(st run.StepPlan) string {
 }
 
 func (r *textReporter) RunStarted(ref bundlerun.RunRef) {
-	if r.progress == nil {
-		return
+	if r.live != nil {
+		r.live.start(ref, r.label(ref))
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.bars[ref.ID] = r.progress.Bar(r.label(ref), 0, term.Count)
 }
 
 func (r *textReporter) StepStarted(ref bundlerun.RunRef, st run.StepStarted) {
 	if st.Type == reviewType {
 		defer r.s.Note("%s waits for a decision: agent-env runs decide %s %s continue|abort", r.label(ref), ref.ID, term.Clean(st.ID))
 	}
-	if bar := r.bar(ref); bar != nil {
-		bar.SetTotal(int64(st.Of))
-		bar.SetLabel(fmt.Sprintf("%s %s (%s)", r.label(ref), st.ID, st.Type))
+	if r.live != nil {
+		r.live.step(ref, st)
 		return
 	}
 	again := ""
@@ -110,10 +109,10 @@ func (r *textReporter) StepStarted(ref bundlerun.RunRef, st run.StepStarted) {
 }
 
 func (r *textReporter) StepEnded(ref bundlerun.RunRef, st run.StepEnded) {
-	switch bar := r.bar(ref); {
-	case bar != nil && !st.Again:
-		bar.Add(1)
-	case bar == nil && st.Status == runlog.Succeeded:
+	switch {
+	case r.live != nil:
+		r.live.stepEnded(ref, st)
+	case st.Status == runlog.Succeeded:
 		r.step(ref, st.StepStarted, fmt.Sprintf(" done in %.1fs", st.Seconds))
 	}
 	if st.Failure == nil || st.Status == runlog.Cancelled {
@@ -135,15 +134,9 @@ func (r *textReporter) step(ref bundlerun.RunRef, st run.StepStarted, what strin
 	}
 }
 
-func (r *textReporter) bar(ref bundlerun.RunRef) *term.Bar {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.bars[ref.ID]
-}
-
 func (r *textReporter) RunEnded(res bundlerun.RunResult) {
-	if bar := r.bar(res.RunRef); bar != nil {
-		bar.Done()
+	if r.live != nil {
+		r.live.end(res.RunRef)
 	}
 	if !r.s.Quiet {
 		r.s.Printf("%s %s in %.1fs\n", r.label(res.RunRef), r.word(res.Status), res.Seconds)
