@@ -165,7 +165,7 @@ func TestShowJSON(t *testing.T) {
 	}
 	const task = `[
   {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
-  {"id": "bad", "type": "load_artifact", "sandbox_name": "box", "collected_artifacts_step_id": "none", "retry_config": {"retry_from_step_id": "bad", "max_retries": 1}}
+  {"id": "bad", "type": "load_artifact", "sandbox_name": "box", "artifact_from_step_id": "box", "retry_config": {"retry_from_step_id": "bad", "max_retries": 1}}
 ]`
 	if err := os.WriteFile(filepath.Join(home, "t.json"), []byte(task), 0o600); err != nil {
 		t.Fatal(err)

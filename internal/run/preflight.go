@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
@@ -33,7 +34,7 @@ func (r *Runner) Preflight(ctx context.Context, t *task.Task, label string, plan
 	for at, n := range more {
 		l[at].Summary += fmt.Sprintf(" (and %d more %s)", n, plural(n, "step", "steps"))
 	}
-	return append(l, r.names(t, label)...)
+	return slices.Concat(l, r.names(t, label), stepNames(t, label))
 }
 
 func (r *Runner) preflight(ctx context.Context, st *task.Step, plan step.Plan) diag.List {
