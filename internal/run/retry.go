@@ -30,7 +30,7 @@ func (s *sched) retry(i int) bool {
 	if rule == nil || n.retries >= rule.Max || s.stopped || s.fatal {
 		return false
 	}
-	backoff := min(rule.Backoff<<min(n.retries, 16), maxBackoff)
+	backoff := min(min(rule.Backoff, maxBackoff)<<min(n.retries, 16), maxBackoff) // bounded first: no shift overflows
 	n.retries++
 	n.state = waiting
 	rt := &retry{cause: i, from: rule.From, after: s.q.Task.Dependents(rule.From), at: time.Now().Add(backoff)}

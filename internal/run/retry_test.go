@@ -73,6 +73,35 @@ func TestRetryBacksOffTwiceAsLongEachTime(t *testing.T) {
 		want(t, "status", res.Status, runlog.Unscored)
 		want(t, "1 s + 2 s + 4 s", res.Seconds, 7)
 	})
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.add("a", "", failsFirst(3, nil), again(0, 3, 1<<63-1))
+		res, _ := r.run(t.Context())
+		want(t, "5 minutes at the most, each time", res.Seconds, 900)
+	})
+}
+
+// The budget is the failing step's own, and tolerance counts once it is spent.
+func TestRetryBudgetIsEachSteps(t *testing.T) {
+	r := newRig()
+	r.add("box", "", nil)
+	r.add("x", "box", failsFirst(2, nil), again(0, 2, 0))
+	r.add("y", "x", fails("never"), again(0, 1, 0), tolerated)
+	r.add("end", "y", score("v", 1))
+	res, err := r.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "status", res.Status, runlog.Failed)
+	want(t, "what follows a tolerated failure", res.Scores, map[string]float64{"v": 1})
+	want(t, "failures", res.Failures, []Failure{{Step: "y", Type: "y", ErrorType: "StepError", Error: "never"}})
+	starts := map[string]int{}
+	for _, e := range r.owner.events {
+		if e.Kind == runlog.StepStarted {
+			starts[e.Step]++
+		}
+	}
+	want(t, "starts: x fails twice, then y sends the run back once", starts, map[string]int{"box": 4, "x": 4, "y": 2, "end": 1})
 }
 
 func TestRetryLeavesParallelStepsAlone(t *testing.T) {
