@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -110,5 +111,6 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 		rep.Refused(err)
 		return err
 	}
-	return runview.End(ctx, p, engine, rep, &sum, o.Under(), *o.JSON)
+	saved := o.Save(ctx, p, &sum)
+	return errors.Join(runview.End(ctx, p, engine, rep, &sum, o.Under(), *o.JSON), saved)
 }

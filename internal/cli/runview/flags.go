@@ -21,6 +21,7 @@ type Flags struct {
 	JSON                     *bool
 
 	sandbox, isolation string
+	output             string
 	params             []string
 	failUnder          float64
 	scored             bool // --fail-under was given
@@ -38,6 +39,7 @@ func AddFlags(cmd *cobra.Command) *Flags {
 	f.StringVar(&o.sandbox, "sandbox", "", "the `PROVIDER`s to try, comma-separated, in place of what steps name")
 	f.StringVar(&o.isolation, "isolation", "", "refuse sandboxes that hold less than this `LEVEL`: "+strings.Join(verb.Levels(), ", "))
 	f.StringArrayVar(&o.params, "param", nil, "give a step a field in place of its own, as `STEP.FIELD=VALUE`; VALUE is JSON, or else a text; repeatable")
+	f.StringVar(&o.output, "output-dir", "", "write the record of each run into this `DIR`, as runs show --json prints it")
 	f.BoolVar(&o.Keep, "keep", false, "keep the sandboxes up after the runs, until Ctrl-C")
 	f.BoolVar(&o.DryRun, "dry-run", false, "check everything and tell what would be written and run; write and run nothing")
 	f.BoolVar(&o.Unknown, "allow-unknown-fields", false, "warn of step fields that this version doesn't know, in place of refusing them")
@@ -99,6 +101,9 @@ func (o *Flags) param(text string) error {
 func (o *Flags) Options(ctx context.Context, a *app.App) (runlog.Options, error) {
 	chain, err := a.Chain(ctx, o.sandbox)
 	if err != nil {
+		return runlog.Options{}, err
+	}
+	if err := o.makeOutput(); err != nil {
 		return runlog.Options{}, err
 	}
 	return runlog.Options{

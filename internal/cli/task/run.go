@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -86,5 +87,6 @@ func runStored(ctx context.Context, p *verb.Program, o *runview.Flags, r bundler
 	if sum.Writes == nil {
 		sum.Writes = []ledger.Line{} // nothing is written but the runs' records
 	}
-	return runview.End(ctx, p, engine, rep, &sum, o.Under(), *o.JSON)
+	saved := o.Save(ctx, p, &sum)
+	return errors.Join(runview.End(ctx, p, engine, rep, &sum, o.Under(), *o.JSON), saved)
 }
