@@ -30,38 +30,25 @@ func open(ctx context.Context, p *verb.Program) (*app.App, *artifactstore.Librar
 	return a, l, err
 }
 
-// completeIDs offers the newest artifacts to the shell. It only reads, for a short time.
+// completeIDs offers the newest artifacts to the shell.
 func completeIDs(p *verb.Program) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), verb.CompletionTime)
-		defer cancel()
-		a, err := p.App()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		l, err := a.Artifacts(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		page, err := l.List(ctx, artifactstore.Query{Prefix: prefix, Limit: 50})
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var out []cobra.Completion
-		for _, i := range page.Artifacts {
-			out = append(out, cobra.CompletionWithDesc(i.ID, i.Type))
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
+	return p.CompleteFirst(newest, cobra.ShellCompDirectiveNoFileComp)
 }
 
 // completeID is completeIDs for --id.
 func completeID(p *verb.Program, cmd *cobra.Command) {
-	ids := completeIDs(p)
-	_ = cmd.RegisterFlagCompletionFunc("id", func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return ids(cmd, nil, prefix)
-	}) // fails for an unknown flag alone
+	_ = cmd.RegisterFlagCompletionFunc("id", p.Complete(newest, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag alone
+}
+
+func newest(ctx context.Context, a *app.App, prefix string) ([]cobra.Completion, error) {
+	l, err := a.Artifacts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := l.List(ctx, artifactstore.Query{Prefix: prefix, Limit: 50})
+	var out []cobra.Completion
+	for _, i := range page.Artifacts {
+		out = append(out, cobra.CompletionWithDesc(i.ID, i.Type))
+	}
+	return out, err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/taskstore"
@@ -26,38 +27,25 @@ func open(ctx context.Context, p *verb.Program) (*taskstore.Store, error) {
 	return a.Tasks(ctx)
 }
 
-// completeIDs offers the newest evals to the shell. It only reads, for a short time.
+// completeIDs offers the newest evals to the shell.
 func completeIDs(p *verb.Program) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), verb.CompletionTime)
-		defer cancel()
-		a, err := p.App()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		s, err := a.Tasks(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		found, _, err := s.List(ctx, store.Eval, prefix, 0, 50)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var out []cobra.Completion
-		for _, e := range found {
-			out = append(out, e.ID)
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
-	}
+	return p.CompleteFirst(newest, cobra.ShellCompDirectiveNoFileComp)
 }
 
 // completeID is completeIDs for --id of a command whose argument is something else.
 func completeID(p *verb.Program) cobra.CompletionFunc {
-	ids := completeIDs(p)
-	return func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return ids(cmd, nil, prefix)
+	return p.Complete(newest, cobra.ShellCompDirectiveNoFileComp)
+}
+
+func newest(ctx context.Context, a *app.App, prefix string) ([]cobra.Completion, error) {
+	s, err := a.Tasks(ctx)
+	if err != nil {
+		return nil, err
 	}
+	found, _, err := s.List(ctx, store.Eval, prefix, 0, 50)
+	var out []cobra.Completion
+	for _, e := range found {
+		out = append(out, e.ID)
+	}
+	return out, err
 }

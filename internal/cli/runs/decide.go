@@ -63,11 +63,7 @@ type decidedRun struct {
 }
 
 func decide(ctx context.Context, p *verb.Program, text, at, choice string, o decideOptions) error {
-	log, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	id, err := log.Resolve(ctx, text)
+	_, id, err := find(ctx, p, text)
 	if err != nil {
 		return err
 	}

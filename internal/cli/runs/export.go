@@ -61,11 +61,7 @@ type object struct {
 }
 
 func export(ctx context.Context, p *verb.Program, text, file string) error {
-	log, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	id, err := log.Resolve(ctx, text)
+	log, id, err := find(ctx, p, text)
 	if err != nil {
 		return err
 	}

@@ -57,11 +57,7 @@ type logsSummary struct {
 }
 
 func logs(ctx context.Context, p *verb.Program, text string, o logsOptions) error {
-	log, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	id, err := log.Resolve(ctx, text)
+	log, id, err := find(ctx, p, text)
 	if err != nil {
 		return err
 	}

@@ -50,11 +50,7 @@ type explained struct {
 }
 
 func resume(ctx context.Context, p *verb.Program, text string, o resumeOptions) error {
-	log, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	id, err := log.Resolve(ctx, text)
+	_, id, err := find(ctx, p, text)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/runlog"
 )
@@ -27,32 +28,32 @@ func open(ctx context.Context, p *verb.Program) (runlog.Log, error) {
 	return a.RunLog(ctx)
 }
 
-// completeIDs offers the newest runs to the shell. It only reads, for a short time.
-func completeIDs(p *verb.Program) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), verb.CompletionTime)
-		defer cancel()
-		a, err := p.App()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		log, err := a.RunLog(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		page, err := log.List(ctx, runlog.Query{Limit: 50})
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var out []cobra.Completion
-		for _, r := range page.Runs {
-			out = append(out, cobra.CompletionWithDesc(r.ID, string(r.Status)))
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+// find is the log of all runs and the run that a person names: by its id, or by a part that no other id has.
+func find(ctx context.Context, p *verb.Program, text string) (runlog.Log, string, error) {
+	log, err := open(ctx, p)
+	if err != nil {
+		return nil, "", err
 	}
+	id, err := log.Resolve(ctx, text)
+	return log, id, err
+}
+
+// completeIDs offers the newest runs to the shell.
+func completeIDs(p *verb.Program) cobra.CompletionFunc {
+	return p.CompleteFirst(newest, cobra.ShellCompDirectiveNoFileComp)
+}
+
+func newest(ctx context.Context, a *app.App, _ string) ([]cobra.Completion, error) {
+	log, err := a.RunLog(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page, err := log.List(ctx, runlog.Query{Limit: 50})
+	var out []cobra.Completion
+	for _, r := range page.Runs {
+		out = append(out, cobra.CompletionWithDesc(r.ID, string(r.Status)))
+	}
+	return out, err
 }
 
 // took is how long a run lasted, or has lasted; 0 when it never started.

@@ -41,11 +41,7 @@ type shown struct {
 }
 
 func show(ctx context.Context, p *verb.Program, text string, asJSON bool) error {
-	log, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	id, err := log.Resolve(ctx, text)
+	log, id, err := find(ctx, p, text)
 	if err != nil {
 		return err
 	}

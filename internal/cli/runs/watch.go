@@ -31,11 +31,7 @@ Exit codes: 0 it ended well; 1 it failed, could not be run or was cancelled, or 
 }
 
 func watch(ctx context.Context, p *verb.Program, text string, asJSON bool) error {
-	log, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	id, err := log.Resolve(ctx, text)
+	log, id, err := find(ctx, p, text)
 	if err != nil {
 		return err
 	}

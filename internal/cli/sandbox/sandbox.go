@@ -26,26 +26,19 @@ func open(ctx context.Context, p *verb.Program) (*app.App, error) {
 	return a, nil
 }
 
-// completeIDs offers the live sandboxes to the shell. It only reads, for a short time.
+// completeIDs offers the live sandboxes to the shell, for each argument when a command takes many.
 func completeIDs(p *verb.Program, many bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 && !many {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), verb.CompletionTime)
-		defer cancel()
-		a, err := p.App()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		boxes, err := a.Boxes(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var out []cobra.Completion
-		for _, b := range boxes {
-			out = append(out, cobra.CompletionWithDesc(b.ID, b.Name+" "+b.State))
-		}
-		return out, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+	if many {
+		return p.Complete(live, cobra.ShellCompDirectiveNoFileComp)
 	}
+	return p.CompleteFirst(live, cobra.ShellCompDirectiveNoFileComp)
+}
+
+func live(ctx context.Context, a *app.App, _ string) ([]cobra.Completion, error) {
+	boxes, err := a.Boxes(ctx)
+	var out []cobra.Completion
+	for _, b := range boxes {
+		out = append(out, cobra.CompletionWithDesc(b.ID, b.Name+" "+b.State))
+	}
+	return out, err
 }

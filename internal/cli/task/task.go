@@ -28,38 +28,25 @@ func open(ctx context.Context, p *verb.Program) (*app.App, *taskstore.Store, err
 	return a, s, err
 }
 
-// completeIDs offers the newest tasks to the shell. It only reads, for a short time.
+// completeIDs offers the newest tasks to the shell, and what else also allows.
 func completeIDs(p *verb.Program, also cobra.ShellCompDirective) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		ctx, cancel := context.WithTimeout(cmd.Context(), verb.CompletionTime)
-		defer cancel()
-		a, err := p.App()
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		s, err := a.Tasks(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		found, _, err := s.List(ctx, store.Task, prefix, 0, 50)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		var out []cobra.Completion
-		for _, t := range found {
-			out = append(out, t.ID)
-		}
-		return out, also | cobra.ShellCompDirectiveKeepOrder
-	}
+	return p.CompleteFirst(newest, also)
 }
 
 // completeID is completeIDs for --id of a command whose argument is something else.
 func completeID(p *verb.Program) cobra.CompletionFunc {
-	ids := completeIDs(p, cobra.ShellCompDirectiveNoFileComp)
-	return func(cmd *cobra.Command, _ []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return ids(cmd, nil, prefix)
+	return p.Complete(newest, cobra.ShellCompDirectiveNoFileComp)
+}
+
+func newest(ctx context.Context, a *app.App, prefix string) ([]cobra.Completion, error) {
+	s, err := a.Tasks(ctx)
+	if err != nil {
+		return nil, err
 	}
+	found, _, err := s.List(ctx, store.Task, prefix, 0, 50)
+	var out []cobra.Completion
+	for _, t := range found {
+		out = append(out, t.ID)
+	}
+	return out, err
 }

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"time"
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/diag"
@@ -59,9 +58,6 @@ func (p *Program) Ready() (*app.App, error) {
 	}
 	return a, nil
 }
-
-// CompletionTime is how long a completion may look for ids: a shell waits for it.
-const CompletionTime = 300 * time.Millisecond
 
 // Sweep removes what dead sandboxes left and says so. What can't be swept now is tried again by the next command.
 func (p *Program) Sweep(ctx context.Context, a *app.App) {
