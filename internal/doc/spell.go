@@ -46,18 +46,26 @@ func tomlName(s string) string {
 	return quoted(s)
 }
 
+// inline spells what a node holds with commas between, each after what head makes of its name; a list has no names, and no head.
+func inline(w *writer, n *node, head func(name string) string, value func(*writer, *node)) {
+	for i, k := range n.kids {
+		if i > 0 {
+			w.WriteString(", ")
+		}
+		if head != nil {
+			w.WriteString(head(n.names[i]))
+		}
+		value(w, k)
+	}
+}
+
 func tomlValue(w *writer, n *node) {
 	switch n.kind {
 	case Datetime:
 		w.WriteString(n.text)
 	case Array:
 		w.WriteByte('[')
-		for i, k := range n.kids {
-			if i > 0 {
-				w.WriteString(", ")
-			}
-			tomlValue(w, k)
-		}
+		inline(w, n, nil, tomlValue)
 		w.WriteByte(']')
 	case Object:
 		if len(n.kids) == 0 {
@@ -65,13 +73,7 @@ func tomlValue(w *writer, n *node) {
 			return
 		}
 		w.WriteString("{ ")
-		for i, k := range n.kids {
-			if i > 0 {
-				w.WriteString(", ")
-			}
-			w.WriteString(tomlName(n.names[i]) + " = ")
-			tomlValue(w, k)
-		}
+		inline(w, n, func(name string) string { return tomlName(name) + " = " }, tomlValue)
 		w.WriteString(" }")
 	default:
 		w.node(n, 0) // JSON's strings and numbers are TOML's too
@@ -86,22 +88,11 @@ func yamlValue(w *writer, n *node) {
 		w.WriteString(n.text)
 	case Array:
 		w.WriteByte('[')
-		for i, k := range n.kids {
-			if i > 0 {
-				w.WriteString(", ")
-			}
-			yamlValue(w, k)
-		}
+		inline(w, n, nil, yamlValue)
 		w.WriteByte(']')
 	case Object:
 		w.WriteByte('{')
-		for i, k := range n.kids {
-			if i > 0 {
-				w.WriteString(", ")
-			}
-			w.WriteString(yamlText(n.names[i]) + ": ")
-			yamlValue(w, k)
-		}
+		inline(w, n, func(name string) string { return yamlText(name) + ": " }, yamlValue)
 		w.WriteByte('}')
 	case Float:
 		w.WriteString(yamlFloatText(n.text))

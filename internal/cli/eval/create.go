@@ -51,12 +51,7 @@ type stored struct {
 // print shows what was stored, or why nothing was. how is what follows the version: "(2 tasks)".
 func (o stored) print(p *verb.Program, l diag.List, asJSON bool, how string) error {
 	o.Format, o.OK, o.Problems = verb.V1(), !l.HasErrors(), verb.Problems(l)
-	if asJSON {
-		if err := p.Streams.JSON(o); err != nil {
-			return err
-		}
-	}
-	if err := l.Err(); err != nil {
+	if err := p.Answer(o, asJSON, l); err != nil {
 		return err
 	}
 	if !asJSON {

@@ -71,16 +71,8 @@ func create(ctx context.Context, p *verb.Program, file string, o createOptions) 
 		l, out.Version, out.Steps = found, w.Version, w.N
 	}
 	out.OK, out.Problems = !l.HasErrors(), verb.Problems(l)
-	if *o.json {
-		if err := p.Streams.JSON(out); err != nil {
-			return err
-		}
-	}
-	if err := l.Err(); err != nil {
+	if err := p.Answer(out, *o.json, l); err != nil {
 		return err
-	}
-	for _, w := range l.Of(diag.Warning) {
-		p.Streams.Problem("Warning: %s", w)
 	}
 	if !*o.json {
 		p.Streams.Printf("%s: v%d (%s)\n", term.Clean(out.ID), out.Version, verb.Count(out.Steps, "step"))

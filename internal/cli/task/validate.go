@@ -99,16 +99,8 @@ func validate(ctx context.Context, p *verb.Program, text string, file bool, o va
 		return err
 	}
 	out.OK, out.Problems = !l.HasErrors(), verb.Problems(l)
-	if *o.json {
-		if err := p.Streams.JSON(out); err != nil {
-			return err
-		}
-	}
-	if err := l.Err(); err != nil {
+	if err := p.Answer(out, *o.json, l); err != nil {
 		return err
-	}
-	for _, w := range l.Of(diag.Warning) {
-		p.Streams.Problem("Warning: %s", w)
 	}
 	if !*o.json {
 		p.Streams.Printf("%s: %s: no problems\n", term.Clean(text), verb.Count(out.Steps, "step"))

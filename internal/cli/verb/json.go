@@ -45,3 +45,19 @@ func Problems(l diag.List) []Problem {
 	}
 	return out
 }
+
+// Answer prints out when JSON was asked for, then what was found: errors end the command, warnings are told. What people read follows.
+func (p *Program) Answer(out any, asJSON bool, found diag.List) error {
+	if asJSON {
+		if err := p.Streams.JSON(out); err != nil {
+			return err
+		}
+	}
+	if err := found.Err(); err != nil {
+		return err
+	}
+	for _, w := range found.Of(diag.Warning) {
+		p.Streams.Problem("Warning: %s", w)
+	}
+	return nil
+}
