@@ -81,6 +81,9 @@ func (k *collector) collect(ctx context.Context, w wanted) error {
 		}
 		one := wanted{from: w.from, as: w.as}
 		if dir {
+			if !fs.ValidPath(name) || name == "." || strings.ContainsRune(name, 0) { // no sandbox sends it that is what it seems
+				return step.Errorf("ReadError", "%s: an entry is called %s", diag.Repr(w.from), diag.Repr(h.Name))
+			}
 			if k.excluded(name) {
 				continue
 			}
