@@ -37,8 +37,11 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 // references resolves references to secrets in steps.
 type references struct{ a *App }
 
-// Resolve is the value of "secret:KEY" or "env:NAME".
+// Resolve is the value of "secret:KEY" or "env:NAME", where the configuration grants the name to steps.
 func (r references) Resolve(ctx context.Context, reference string) (string, error) {
+	if _, name, _ := strings.Cut(reference, ":"); !r.a.Config().Granted(name) {
+		return "", fmt.Errorf("%s isn't granted to steps: a trusted configuration has to name %s in [sandbox] grants", diag.Repr(reference), diag.Repr(name))
+	}
 	if name, ok := strings.CutPrefix(reference, "env:"); ok {
 		if v, ok := r.a.opt.Env(name); ok && v != "" {
 			return v, nil

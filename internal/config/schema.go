@@ -240,6 +240,7 @@ func sandboxTable() doc.Field {
 		of("agent_default", chain("providers for agents, tried in this order")),
 		of("attribution", table("cost labels")),
 		of("providers", registered("more providers, by name")),
+		of("grants", strs("names that steps may have by secret:NAME and env:NAME")),
 		of("local", group("sandboxes of this machine",
 			of("tools", strs("folders of tool chains that sandboxes see, read-only")),
 			of("expose", strs("other paths that sandboxes see, read-only")),

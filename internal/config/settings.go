@@ -250,6 +250,17 @@ func (c *Config) PrivateDownloads() bool {
 	return v
 }
 
+// Granted tells whether steps may have a secret or a variable of the environment of this name. Nothing is granted unless a trusted file names it:
+// a bundle could otherwise ask for whatever its user's environment holds.
+func (c *Config) Granted(name string) bool {
+	for _, v := range c.value("sandbox", "grants").Items() {
+		if v.Text() == name {
+			return true
+		}
+	}
+	return false
+}
+
 // Plugin is the table of a distribution, by any spelling of its name, with references resolved; an empty table when there is none.
 func (c *Config) Plugin(ctx context.Context, dist string, secrets Secrets) (doc.Node, error) {
 	for name, v := range c.value("plugins").Members() {

@@ -81,7 +81,7 @@ func (r *Runner) unresolved(ctx context.Context, st *task.Step) diag.List {
 		if _, err := r.secret(ctx, n.Text()); err != nil {
 			l.Add(diag.Problem{
 				Pos: n.Pos(), Where: where, Code: "run.secret", Summary: diag.Clean(err.Error()),
-				Fix: "set it where secrets are kept, or name another",
+				Fix: "see [sandbox] grants and [stores.secret] in docs/sandbox.md",
 			})
 		}
 	}
