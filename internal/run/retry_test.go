@@ -130,6 +130,31 @@ func TestRetryLeavesParallelStepsAlone(t *testing.T) {
 	})
 }
 
+// An attempt that a retry overtakes may still end well, and even deaf to its cancel: what it leaves is dropped.
+func TestRetryDropsWhatAnOvertakenAttemptLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.add("box", "", nil)
+		r.add("deaf", "box", func(_ context.Context, c *step.Call) error {
+			time.Sleep(3 * time.Second)
+			return c.Out.Append("metadata/log", c.Attempt)
+		})
+		r.add("act", "box", func(ctx context.Context, c *step.Call) error {
+			time.Sleep(time.Second)
+			return failsFirst(1, nil)(ctx, c)
+		}, again(0, 1, 0))
+		var seen string
+		r.add("end", "*", func(_ context.Context, c *step.Call) error {
+			seen = fmt.Sprintf("%s", c.State.List("metadata/log"))
+			return nil
+		})
+		res, _ := r.run(t.Context())
+		want(t, "status", res.Status, runlog.Unscored)
+		want(t, "log", seen, "[2]")
+		want(t, "the part starts again once nothing of it runs", res.Seconds, 6)
+	})
+}
+
 func TestTwoRetriesAtOnce(t *testing.T) {
 	r := newRig()
 	r.add("box", "", nil)
