@@ -9,10 +9,10 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 )
 
-// The most bytes that a document may have. Callers enforce them before they read.
+// The most bytes that a document may have.
 const (
-	MaxConfig = 8 << 20 // configuration files and task documents
-	MaxYAML   = 1 << 20 // YAML, which takes ten times as long
+	MaxConfig = 8 << 20 // configuration files and task documents: callers enforce it before they read
+	MaxYAML   = 1 << 20 // YAML, which takes ten times as long: more is refused unread
 )
 
 // maxDepth is how many lists and tables may lie within each other.

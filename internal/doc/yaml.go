@@ -22,6 +22,10 @@ import (
 func ParseYAML(name string, src []byte) (*Tree, diag.List) {
 	t := &Tree{Name: name, Src: src, read: ParseYAML, format: yamlSyntax}
 	r := &yamlReader{state: state{t: t, format: "yaml", title: "YAML"}}
+	if len(src) > MaxYAML {
+		r.fault(0, "size", fmt.Sprintf("has more than %d MiB, too much for YAML", MaxYAML>>20), "split it, or write it as JSON")
+		return r.done(nil)
+	}
 	if bytes.HasPrefix(src, []byte(bom)) {
 		r.fault(0, "bom", "begins with a byte order mark", "save the file as UTF-8 without it")
 		return r.done(nil)

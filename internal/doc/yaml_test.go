@@ -112,6 +112,7 @@ func TestYAMLFaults(t *testing.T) {
 		},
 		{"?\n: 2\n", "t.yaml:1: a name is missing before the colon; write it"},
 		{"a: 1\n---\nb: 2\n", "t.yaml:2: a second document begins here; remove it"},
+		{strings.Repeat("#", MaxYAML+1), "t.yaml:1: has more than 1 MiB, too much for YAML; split it, or write it as JSON"},
 		{"\ufeffa: 1\n", "t.yaml:1: begins with a byte order mark; save the file as UTF-8 without it"},
 		{"a: 1\nb: \xff\n", "t.yaml:2: not UTF-8: byte 0xff; save the file as UTF-8"},
 		{"a: .inf\nb: -.nan\nc: .NaN", "t.yaml:1: .inf is not a finite number; write a number, or a string between quotes\n" +

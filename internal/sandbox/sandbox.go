@@ -19,7 +19,7 @@ var (
 	ErrUnsupported = errors.New("not supported by this sandbox provider")
 )
 
-// Network policies of a Spec. Until the user-mode network stands, NetLoopback is the only one that local boxes hold.
+// Network policies of a Spec. Local boxes hold NetNone alone.
 const (
 	NetNone     = "none" // loopback inside the box, nothing else
 	NetAllowAll = "allow_all"
