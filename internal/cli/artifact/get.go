@@ -14,10 +14,9 @@ import (
 )
 
 type getOptions struct {
-	id      *string
-	version *int
-	target  artifactstore.Target
-	asJSON  *bool
+	which  verb.Which
+	target artifactstore.Target
+	asJSON *bool
 }
 
 // newGet fetches an artifact of any type. what names it in the help.
@@ -35,10 +34,7 @@ A folder that holds files already is refused; with --force files of the same nam
 		Args:              cobra.ArbitraryArgs, // ID tells of too many and too few
 		ValidArgsFunction: completeIDs(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := verb.ID(cmd, args, *o.id)
-			if err == nil {
-				err = verb.CheckVersion(cmd, *o.version)
-			}
+			id, err := o.which.ID(cmd, args)
 			if err != nil {
 				return err
 			}
@@ -48,9 +44,7 @@ A folder that holds files already is refused; with --force files of the same nam
 			return get(cmd.Context(), p, id, o)
 		},
 	}
-	o.id = verb.IDFlag(cmd, "`ID` of the artifact, in place of the argument")
-	completeID(p, cmd)
-	o.version = verb.VersionFlag(cmd)
+	o.which = p.WhichFlags(cmd, "artifact", newest)
 	f := cmd.Flags()
 	f.StringVar(&o.target.Dir, "output-dir", "", "write into this `DIR`, which is made when absent")
 	f.StringVarP(&o.target.File, "output", "o", "", "write the one file of a file or environment to this `FILE`")
@@ -70,7 +64,7 @@ func get(ctx context.Context, p *verb.Program, id string, o getOptions) error {
 	if err != nil {
 		return err
 	}
-	out, err := fetch(ctx, p, l, id, *o.version, o.target)
+	out, err := fetch(ctx, p, l, id, *o.which.Version, o.target)
 	if err != nil {
 		return err
 	}

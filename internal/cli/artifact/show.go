@@ -12,8 +12,7 @@ import (
 )
 
 func newShow(p *verb.Program) *cobra.Command {
-	var id *string
-	var version *int
+	var which verb.Which
 	var asJSON *bool
 	cmd := &cobra.Command{
 		Use:               "show ID",
@@ -23,19 +22,14 @@ func newShow(p *verb.Program) *cobra.Command {
 		Args:              cobra.ArbitraryArgs, // ID tells of too many and too few
 		ValidArgsFunction: completeIDs(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := verb.ID(cmd, args, *id)
-			if err == nil {
-				err = verb.CheckVersion(cmd, *version)
-			}
+			id, err := which.ID(cmd, args)
 			if err != nil {
 				return err
 			}
-			return show(cmd.Context(), p, id, *version, *asJSON)
+			return show(cmd.Context(), p, id, *which.Version, *asJSON)
 		},
 	}
-	id = verb.IDFlag(cmd, "`ID` of the artifact, in place of the argument")
-	completeID(p, cmd)
-	version = verb.VersionFlag(cmd)
+	which = p.WhichFlags(cmd, "artifact", newest)
 	asJSON = verb.JSONFlag(cmd, "print one JSON object")
 	return cmd
 }

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/taskstore"
@@ -29,23 +28,10 @@ func open(ctx context.Context, p *verb.Program) (*taskstore.Store, error) {
 
 // completeIDs offers the newest evals to the shell.
 func completeIDs(p *verb.Program) cobra.CompletionFunc {
-	return p.CompleteFirst(newest, cobra.ShellCompDirectiveNoFileComp)
+	return p.CompleteFirst(verb.Stored(store.Eval), cobra.ShellCompDirectiveNoFileComp)
 }
 
 // completeID is completeIDs for --id of a command whose argument is something else.
 func completeID(p *verb.Program) cobra.CompletionFunc {
-	return p.Complete(newest, cobra.ShellCompDirectiveNoFileComp)
-}
-
-func newest(ctx context.Context, a *app.App, prefix string) ([]cobra.Completion, error) {
-	s, err := a.Tasks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found, _, err := s.List(ctx, store.Eval, prefix, 0, 50)
-	var out []cobra.Completion
-	for _, e := range found {
-		out = append(out, e.ID)
-	}
-	return out, err
+	return p.Complete(verb.Stored(store.Eval), cobra.ShellCompDirectiveNoFileComp)
 }

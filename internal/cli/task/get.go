@@ -13,8 +13,7 @@ import (
 )
 
 func newGet(p *verb.Program) *cobra.Command {
-	var id *string
-	var version *int
+	var which verb.Which
 	var asJSON *bool
 	cmd := &cobra.Command{
 		Use:   "get ID",
@@ -25,20 +24,15 @@ came from.`,
 		Args:              cobra.ArbitraryArgs, // ID tells of too many and too few
 		ValidArgsFunction: completeIDs(p, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := verb.ID(cmd, args, *id)
+			id, err := which.ID(cmd, args)
 			if err != nil {
 				return err
 			}
-			if err := verb.CheckVersion(cmd, *version); err != nil {
-				return err
-			}
-			return get(cmd.Context(), p, id, *version, *asJSON)
+			return get(cmd.Context(), p, id, *which.Version, *asJSON)
 		},
 	}
-	id = verb.IDFlag(cmd, "`ID` of the task, in place of the argument")
-	version = verb.VersionFlag(cmd)
+	which = p.WhichFlags(cmd, "task", verb.Stored(store.Task))
 	asJSON = verb.JSONFlag(cmd, "print one JSON object")
-	_ = cmd.RegisterFlagCompletionFunc("id", completeID(p)) // fails for an unknown flag alone
 	return cmd
 }
 

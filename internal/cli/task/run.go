@@ -10,6 +10,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/runview"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/ledger"
+	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/taskstore"
 )
 
@@ -19,8 +20,7 @@ Exit codes: 0 all ran; 1 refused, or a run failed, could not be run or was cance
 --fail-under; 130 Ctrl-C; 143 SIGTERM.`
 
 type runOptions struct {
-	id      *string
-	version *int
+	which verb.Which
 	*runview.Flags
 }
 
@@ -37,23 +37,18 @@ while there is one.
 		Args:              cobra.ArbitraryArgs, // ID tells of too many and too few
 		ValidArgsFunction: completeIDs(p, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := verb.ID(cmd, args, *o.id)
+			id, err := o.which.ID(cmd, args)
 			if err != nil {
-				return err
-			}
-			if err := verb.CheckVersion(cmd, *o.version); err != nil {
 				return err
 			}
 			if err := o.Check(cmd); err != nil {
 				return err
 			}
-			return runStored(cmd.Context(), p, o.Flags, bundlerun.StoredRequest{Tasks: []taskstore.TaskRef{{ID: id, Version: *o.version}}})
+			return runStored(cmd.Context(), p, o.Flags, bundlerun.StoredRequest{Tasks: []taskstore.TaskRef{{ID: id, Version: *o.which.Version}}})
 		},
 	}
-	o.id = verb.IDFlag(cmd, "`ID` of the task, in place of the argument")
-	o.version = verb.VersionFlag(cmd)
+	o.which = p.WhichFlags(cmd, "task", verb.Stored(store.Task))
 	o.Flags = runview.AddFlags(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("id", completeID(p)) // fails for an unknown flag alone
 	return cmd
 }
 

@@ -17,6 +17,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/runview"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/taskstore"
 )
 
@@ -29,8 +30,7 @@ const (
 )
 
 type batchOptions struct {
-	id           *string
-	version      *int
+	which        verb.Which
 	seeds        string
 	placeholders bool
 	*runview.Flags
@@ -51,11 +51,8 @@ A placeholder that no column fills is refused before anything runs, and a column
 		Args:              cobra.ArbitraryArgs, // ID tells of too many and too few
 		ValidArgsFunction: completeIDs(p, cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := verb.ID(cmd, args, *o.id)
+			id, err := o.which.ID(cmd, args)
 			if err != nil {
-				return err
-			}
-			if err := verb.CheckVersion(cmd, *o.version); err != nil {
 				return err
 			}
 			if err := o.Check(cmd); err != nil {
@@ -69,16 +66,14 @@ A placeholder that no column fills is refused before anything runs, and a column
 				return err
 			}
 			return runStored(cmd.Context(), p, o.Flags, bundlerun.StoredRequest{
-				Tasks: []taskstore.TaskRef{{ID: id, Version: *o.version}}, Seeds: rows, AllowPlaceholders: o.placeholders,
+				Tasks: []taskstore.TaskRef{{ID: id, Version: *o.which.Version}}, Seeds: rows, AllowPlaceholders: o.placeholders,
 			})
 		},
 	}
-	o.id = verb.IDFlag(cmd, "`ID` of the task, in place of the argument")
-	o.version = verb.VersionFlag(cmd)
+	o.which = p.WhichFlags(cmd, "task", verb.Stored(store.Task))
 	cmd.Flags().StringVar(&o.seeds, "seeds", "", "the `CSV` file with a row for each run")
 	cmd.Flags().BoolVar(&o.placeholders, "allow-placeholders", false, "let texts hold <words> that no column fills")
 	o.Flags = runview.AddFlags(cmd)
-	_ = cmd.RegisterFlagCompletionFunc("id", completeID(p)) // fails for an unknown flag alone
 	return cmd
 }
 

@@ -30,23 +30,10 @@ func open(ctx context.Context, p *verb.Program) (*app.App, *taskstore.Store, err
 
 // completeIDs offers the newest tasks to the shell, and what else also allows.
 func completeIDs(p *verb.Program, also cobra.ShellCompDirective) cobra.CompletionFunc {
-	return p.CompleteFirst(newest, also)
+	return p.CompleteFirst(verb.Stored(store.Task), also)
 }
 
 // completeID is completeIDs for --id of a command whose argument is something else.
 func completeID(p *verb.Program) cobra.CompletionFunc {
-	return p.Complete(newest, cobra.ShellCompDirectiveNoFileComp)
-}
-
-func newest(ctx context.Context, a *app.App, prefix string) ([]cobra.Completion, error) {
-	s, err := a.Tasks(ctx)
-	if err != nil {
-		return nil, err
-	}
-	found, _, err := s.List(ctx, store.Task, prefix, 0, 50)
-	var out []cobra.Completion
-	for _, t := range found {
-		out = append(out, t.ID)
-	}
-	return out, err
+	return p.Complete(verb.Stored(store.Task), cobra.ShellCompDirectiveNoFileComp)
 }

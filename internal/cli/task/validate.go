@@ -10,14 +10,14 @@ import (
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/task"
 	"agentenv.internal/agentenv/internal/taskstore"
 	"agentenv.internal/agentenv/internal/term"
 )
 
 type validateOptions struct {
-	id      *string
-	version *int
+	which   verb.Which
 	unknown bool
 	json    *bool
 }
@@ -37,25 +37,20 @@ Exit codes: 0 no problems; 1 problems, or there is no such task; 2 the command l
 		Args:              cobra.ArbitraryArgs, // ID tells of too many and too few
 		ValidArgsFunction: completeIDs(p, cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			text, err := verb.ID(cmd, args, *o.id)
+			text, err := o.which.ID(cmd, args)
 			if err != nil {
 				return err
 			}
-			if err := verb.CheckVersion(cmd, *o.version); err != nil {
-				return err
-			}
-			file := *o.id == "" && isFile(text)
-			if file && *o.version > 0 {
+			file := !o.which.ByFlag() && isFile(text)
+			if file && *o.which.Version > 0 {
 				return verb.Usagef("--version is of a stored task, and %s is a file", text)
 			}
 			return validate(cmd.Context(), p, text, file, o)
 		},
 	}
-	o.id = verb.IDFlag(cmd, "`ID` of the task, in place of the argument")
-	o.version = verb.VersionFlag(cmd)
+	o.which = p.WhichFlags(cmd, "task", verb.Stored(store.Task))
 	cmd.Flags().BoolVar(&o.unknown, "allow-unknown-fields", false, "warn of step fields that this version doesn't know, in place of refusing them")
 	o.json = verb.JSONFlag(cmd, "print one JSON object")
-	_ = cmd.RegisterFlagCompletionFunc("id", completeID(p)) // fails for an unknown flag alone
 	return cmd
 }
 
@@ -93,7 +88,7 @@ func validate(ctx context.Context, p *verb.Program, text string, file bool, o va
 	if file {
 		l, err = validateFile(ctx, p, a, s, text, opts, &out)
 	} else {
-		l, err = validateStored(ctx, a, s, text, *o.version, opts, &out)
+		l, err = validateStored(ctx, a, s, text, *o.which.Version, opts, &out)
 	}
 	if err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/store"
 )
 
 // completionTime is how long a completion may look for ids: a shell waits for it.
@@ -40,5 +41,21 @@ func (p *Program) CompleteFirst(find Lookup, also cobra.ShellCompDirective) cobr
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
 		return ids(cmd, args, prefix)
+	}
+}
+
+// Stored finds the newest stored tasks, or evals.
+func Stored(k store.Kind) Lookup {
+	return func(ctx context.Context, a *app.App, prefix string) ([]cobra.Completion, error) {
+		s, err := a.Tasks(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found, _, err := s.List(ctx, k, prefix, 0, 50)
+		var out []cobra.Completion
+		for _, x := range found {
+			out = append(out, x.ID)
+		}
+		return out, err
 	}
 }

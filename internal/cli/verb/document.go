@@ -99,6 +99,31 @@ func CheckVersion(cmd *cobra.Command, v int) error {
 	return nil
 }
 
+// Which is what a command about one version of one thing is given: the id as its argument or by --id, and --version.
+type Which struct {
+	id      *string
+	Version *int // 0: the latest
+}
+
+// WhichFlags adds --id, which find completes, and --version. what is the thing: "task".
+func (p *Program) WhichFlags(cmd *cobra.Command, what string, find Lookup) Which {
+	w := Which{IDFlag(cmd, "`ID` of the "+what+", in place of the argument"), VersionFlag(cmd)}
+	_ = cmd.RegisterFlagCompletionFunc("id", p.Complete(find, cobra.ShellCompDirectiveNoFileComp)) // fails for an unknown flag alone
+	return w
+}
+
+// ID is the one id that is given, where the version can be one.
+func (w Which) ID(cmd *cobra.Command, args []string) (string, error) {
+	id, err := ID(cmd, args, *w.id)
+	if err != nil {
+		return "", err
+	}
+	return id, CheckVersion(cmd, *w.Version)
+}
+
+// ByFlag tells whether --id was given.
+func (w Which) ByFlag() bool { return *w.id != "" }
+
 // Page is which part of a list to show.
 type Page struct{ Limit, Offset int }
 
