@@ -17,6 +17,9 @@ import (
 // Of 100,000 runs the newest ones, those of one task and those in one state are listed in under 20 ms. What has to read many rows, a page of 10,000 or finding
 // a run by the end of its id, takes 20 to 30 ms; its limit leaves room for a busy machine.
 func TestManyRunsAreListedQuickly(t *testing.T) {
+	if raced {
+		t.Skip("times are measured without the race detector")
+	}
 	s := openT(t, t.TempDir())
 	const n = 100_000
 	err := s.write(t.Context(), relaxed, func(c *conn) error {

@@ -1,0 +1,6 @@
+//go:build !race
+
+package sqlite
+
+// raced says that the race detector is on: times mean nothing.
+const raced = false
