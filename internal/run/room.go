@@ -27,8 +27,9 @@ func (s *sched) enter() bool {
 		return true
 	}
 	why := s.r.Room.Enter(under == 0)
-	if why != "" && why != s.noRoom {
+	if why != "" && why != s.toldRoom { // once for a row of steps that wait, not for each of them
 		s.rec.log(slog.LevelInfo, "steps wait for room on this machine: "+why)
+		s.toldRoom = why
 	}
 	s.noRoom = why
 	return why == ""
@@ -41,7 +42,7 @@ func (s *sched) leave() {
 	}
 }
 
-// again fires when a step that found no room may look again; it is nil while none waits for room.
+// roomTimer fires when a step that found no room may look again; it is nil while none waits for room.
 func (s *sched) roomTimer() <-chan time.Time {
 	if s.noRoom == "" || len(s.ready) == 0 {
 		return nil

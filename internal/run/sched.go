@@ -61,6 +61,7 @@ type sched struct {
 	gone     deploy.Gone // taken down before the end
 	starting int         // steps that dispatch is about to start
 	noRoom   string      // why the last step that looked for room found none
+	toldRoom string      // what the record says of that; "" once no step waits
 }
 
 // ended is what an executor left.
@@ -202,6 +203,9 @@ func (s *sched) dispatch() {
 			start = append(start, i)
 			s.rec.hold(event(runlog.StepStarted, s.step(i).ID, n.attempt, runlog.StepStart{Type: s.step(i).Type}))
 		}
+	}
+	if len(s.ready) == 0 {
+		s.toldRoom = ""
 	}
 	if s.rec.commit() != nil && !s.stopped { // the run's context is cancelled by now
 		s.stopped = true
