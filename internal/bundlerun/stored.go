@@ -20,6 +20,7 @@ import (
 type Seed struct {
 	Name   string // as people know it
 	Values map[string]string
+	Key    string // of the value that Name is; "" when it is none of them
 }
 
 // StoredRequest is which tasks of the store to run, and how.
@@ -91,14 +92,17 @@ func (e *Engine) storedJobs(ctx context.Context, r StoredRequest, refs []tasksto
 		if err != nil {
 			return nil, err
 		}
+		told := map[string]bool{}
 		for _, row := range rows {
 			o := r.Options
 			o.Seed = row.Values
 			if o.Seed == nil && len(r.Seeds) > 0 {
 				o.Seed = map[string]string{}
 			}
-			full, l := base.With(given(o, r.AllowPlaceholders), e.Bundle.Kinds, task.Options{AllowUnknownFields: o.AllowUnknownFields})
-			problems = append(problems, labelled(l, t.ID, row.Name)...)
+			g := given(o, r.AllowPlaceholders)
+			g.Label = row.Key
+			full, l := base.With(g, e.Bundle.Kinds, task.Options{AllowUnknownFields: o.AllowUnknownFields})
+			problems = append(problems, labelled(once(l, told), t.ID, row.Name)...)
 			if full == nil {
 				continue
 			}
@@ -118,6 +122,15 @@ func (e *Engine) storedJobs(ctx context.Context, r StoredRequest, refs []tasksto
 		rep.Problems(problems)
 	}
 	return trials(round, max(r.K, 1)), nil
+}
+
+// once leaves out what is wrong between a task's placeholders and the columns when an earlier row has told it: rows share their columns.
+func once(l diag.List, told map[string]bool) diag.List {
+	return slices.DeleteFunc(l, func(p diag.Problem) bool {
+		again := p.Code == task.CodeSeed && told[p.Summary]
+		told[p.Summary] = true
+		return again
+	})
 }
 
 // labelled says of problems which task and row they are of.

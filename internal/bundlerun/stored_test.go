@@ -36,7 +36,7 @@ func TestRunStoredWithSeedsAndParams(t *testing.T) {
 		"criteria": [{"type": "response_contains", "needles": ["<what>"]}]}]`)
 	req := StoredRequest{
 		Tasks: []taskstore.TaskRef{ref}, K: 2, Concurrency: 1,
-		Seeds: []Seed{{"first", map[string]string{"who": "ann", "what": "1"}}, {"second", map[string]string{"who": "bob", "what": "2"}}},
+		Seeds: []Seed{{Name: "first", Values: map[string]string{"who": "ann", "what": "1"}}, {Name: "second", Values: map[string]string{"who": "bob", "what": "2"}}},
 		Options: runlog.Options{
 			Models: map[string]string{"agent": "m1"}, Params: map[string]map[string]json.RawMessage{"v": {"verifier_id": json.RawMessage(`"y <who>"`)}},
 		},
@@ -54,15 +54,41 @@ func TestRunStoredWithSeedsAndParams(t *testing.T) {
 		t.Errorf("%+v %v", sum, err)
 	}
 
-	req.Seeds = append(req.Seeds, Seed{"third", map[string]string{"who": "eve"}})
+	req.Seeds = append(req.Seeds, Seed{Name: "third", Values: map[string]string{"who": "eve"}})
 	req.Options.Params = map[string]map[string]json.RawMessage{"v": {"criteria": json.RawMessage(`[]`)}}
-	req.Seeds = append(req.Seeds, Seed{"fourth", map[string]string{}})
+	req.Seeds = append(req.Seeds, Seed{Name: "fourth", Values: map[string]string{}})
 	_, err = p.process(-1).RunStored(t.Context(), req, &reporter{})
 	if _, refused := errors.AsType[*diag.Refusal](err); !refused || !strings.Contains(err.Error(), "seed 'fourth': the placeholder <who> is left") {
 		t.Errorf("%v", err)
 	}
 	if len(seen) != 4 {
 		t.Error("something ran")
+	}
+}
+
+// TestColumnsAreJudgedOnce: rows share their columns, so what is wrong with those is told of the first row alone, and the column that names rows
+// need not be asked for.
+func TestColumnsAreJudgedOnce(t *testing.T) {
+	p := newPlace(t)
+	ref := p.put(t, "@local/t", `[{"id": "<who>", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"}]`)
+	rows := func(columns ...string) (out []Seed) {
+		for _, name := range []string{"first", "second", "third"} {
+			row := Seed{Name: name, Key: "id", Values: map[string]string{"id": name}}
+			for _, c := range columns {
+				row.Values[c] = "1"
+			}
+			out = append(out, row)
+		}
+		return out
+	}
+	rep := &reporter{}
+	_, err := p.process(-1).RunStored(t.Context(), StoredRequest{Tasks: []taskstore.TaskRef{ref}, Seeds: rows("who", "more"), DryRun: true}, rep)
+	if text := strings.Join(rep.lines, "\n"); err != nil || strings.Count(text, "used by no step") != 1 || !strings.Contains(text, "seed 'first': the seed 'more' is used by no step") {
+		t.Errorf("%v %v", text, err)
+	}
+	_, err = p.process(-1).RunStored(t.Context(), StoredRequest{Tasks: []taskstore.TaskRef{ref}, Seeds: rows(), DryRun: true}, rep)
+	if err == nil || strings.Count(err.Error(), "the placeholder <who> is left") != 1 {
+		t.Errorf("%v", err)
 	}
 }
 

@@ -25,6 +25,8 @@ type Given struct {
 	Params map[string]map[string]json.RawMessage // by step and field
 	// Seed is nil for a run without seeds: then nothing is replaced and no placeholder is looked for.
 	Seed map[string]string
+	// Label is a key of Seed that names the run, so that no string need ask for it.
+	Label string
 	// AllowPlaceholders lets strings hold text that looks like a placeholder of no seed.
 	AllowPlaceholders bool
 }
@@ -167,7 +169,7 @@ func (s *seeder) left(n doc.Node, key string) {
 // unused tells of seeds that no string of the task asks for.
 func (s *seeder) unused() {
 	for _, key := range slices.Sorted(maps.Keys(s.given.Seed)) {
-		if !s.used[key] {
+		if !s.used[key] && key != s.given.Label {
 			s.l.Add(diag.Problem{
 				Code: CodeSeed, Severity: diag.Warning, Summary: fmt.Sprintf("the seed %s is used by no step", diag.Repr(key)),
 				Fix: fmt.Sprintf("write <%s> where it belongs", key), Prefixed: true,

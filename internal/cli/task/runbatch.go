@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -107,6 +108,10 @@ func parseSeeds(name string, src []byte) ([]bundlerun.Seed, diag.List) {
 		fault(0, fmt.Sprintf("has more than %d MiB", maxSeeds>>20), "split it")
 		return nil, l
 	}
+	if i := notText(src); i >= 0 {
+		fault(1+bytes.Count(src[:i], []byte("\n")), fmt.Sprintf("not UTF-8: byte 0x%02x", src[i]), "save the file as UTF-8")
+		return nil, l
+	}
 	r := csv.NewReader(bytes.NewReader(bytes.TrimPrefix(src, []byte("\ufeff"))))
 	r.FieldsPerRecord = -1
 	head, err := r.Read()
@@ -153,7 +158,7 @@ func parseSeeds(name string, src []byte) ([]bundlerun.Seed, diag.List) {
 		for i, v := range record {
 			row.Values[head[i]] = v
 			if head[i] == rowName && v != "" {
-				row.Name = v
+				row.Name, row.Key = v, rowName
 			}
 		}
 		if before, twice := lines[row.Name]; twice {
@@ -166,6 +171,18 @@ func parseSeeds(name string, src []byte) ([]bundlerun.Seed, diag.List) {
 		fault(0, "has no row below its first line", "write a line for each run")
 	}
 	return rows, l
+}
+
+// notText is the place of the first byte that no text in UTF-8 has, -1 when there is none. Zero bytes are how UTF-16 without a mark shows.
+func notText(src []byte) int {
+	for i := 0; i < len(src); {
+		c, n := utf8.DecodeRune(src[i:])
+		if c == 0 || c == utf8.RuneError && n == 1 {
+			return i
+		}
+		i += n
+	}
+	return -1
 }
 
 // csvFault is where and why a line is no CSV.

@@ -15,6 +15,9 @@ func TestSeeds(t *testing.T) {
 		{"rows with names", "id,x\nfirst,1\n,2\n", "first id=first x=1|2 id= x=2", ""},
 		{"empty", "", "", "s.csv: is empty; write the names of the columns in its first line"},
 		{"a head alone", "a,b\n", "", "s.csv: has no row below its first line; write a line for each run"},
+		{"UTF-16", "\xff\xfea\x00\n\x00", "", "s.csv: not UTF-8: byte 0xff; save the file as UTF-8 (line 1)"},
+		{"UTF-16 without a mark", "a\x00\n\x00", "", "s.csv: not UTF-8: byte 0x00; save the file as UTF-8 (line 1)"},
+		{"Latin-1", "a\nb\xe9\n", "", "s.csv: not UTF-8: byte 0xe9; save the file as UTF-8 (line 2)"},
 		{"all faults at once", "a,,a,<b>\n1,2\n1,2,3,4\n\"x\n", "1 =2 <b>=4 a=3", "s.csv: column 2 has no name; name it, or take it away (line 1)\n" +
 			"s.csv: has 2 values for 4 columns; give every column a value; quote those that hold a comma (line 2)\n" +
 			"s.csv: is no CSV: extraneous or missing \" in quoted-field; write a quote within quotes twice (\"\") (line 4)\n" +
