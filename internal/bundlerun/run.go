@@ -199,8 +199,8 @@ func (e *Engine) drive(ctx context.Context, rep Reporter, j job, owner runlog.Ow
 		Policy: deploy.Policy{Keep: o.Keep, Chain: o.Sandbox, Isolation: o.Isolation}, Parallel: o.Parallel, Seed: o.Seed, Models: o.Models,
 	})
 	if err != nil {
-		// The result says so too; an owner that was fenced has nothing to release.
-		e.Log.Warn("a run could not be recorded to its end", "run", j.ref.ID, "error", err)
+		// The result tells people; an owner that was fenced has nothing to release.
+		e.Log.Debug("a run could not be recorded to its end", "run", j.ref.ID, "error", err)
 	}
 	if err := owner.Release(context.WithoutCancel(ctx)); err != nil && !errors.Is(err, runlog.ErrFenced) {
 		e.Log.Warn("release the run", "run", j.ref.ID, "error", err)

@@ -70,13 +70,12 @@ func (p *Program) Sweep(ctx context.Context, a *app.App) {
 	}
 }
 
-// logger shows warnings, and everything under --verbose.
+// logger shows warnings as everything else that people are told, and the whole log under --verbose.
 func (p *Program) logger() *slog.Logger {
-	level := slog.LevelWarn
 	if p.Streams.Verbose {
-		level = slog.LevelDebug
+		return slog.New(slog.NewTextHandler(p.Streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	return slog.New(slog.NewTextHandler(p.Streams.Err, &slog.HandlerOptions{Level: level}))
+	return slog.New(warnings{streams: p.Streams})
 }
 
 // Close closes what was made.
