@@ -138,6 +138,8 @@ func (g *getter) toFile(ctx context.Context) error {
 		return nil
 	case damaged(err):
 		return diag.List{g.damage(f.Path, unwrapPath(err))}.Err()
+	case errors.Is(err, atomicfile.ErrSpecial):
+		return refusal("artifact.exists", diag.Clean(g.target.File)+" is a device, a pipe or a socket, which is not replaced", "name a file")
 	case errors.Is(err, fs.ErrExist):
 		return refusal("artifact.exists", diag.Clean(g.target.File)+" exists already", "name another file, or replace it with --force")
 	default:

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -81,6 +82,22 @@ func TestGetIntoFolders(t *testing.T) {
 		}
 	}
 	same(t, "blocked", tree(t, at("blocked")), was)
+
+	write(t, at("special"), map[string]string{"a.txt": "1"})
+	write(t, at("outside-file"), map[string]string{"x": "1"})
+	pipe := filepath.Join(at("special"), "a.txt")
+	if err := errors.Join(os.Remove(pipe), syscall.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	mustPut(t, l, Put{Type: artifact.File, ID: "@local/one", Paths: []string{filepath.Join(at("outside-file"), "x")}})
+	for id, target := range map[string]Target{"@local/u": {Dir: at("special"), Force: true}, "@local/one": {File: pipe, Force: true}} {
+		if text := getInto(t, l, id, target); !strings.Contains(text, "a device, a pipe or a socket, which is not replaced") {
+			t.Error(text)
+		}
+		if fi, err := os.Lstat(pipe); err != nil || fi.Mode()&os.ModeNamedPipe == 0 {
+			t.Errorf("the pipe was replaced: %v, %v", fi, err)
+		}
+	}
 
 	// Links in the target never lead out of it.
 	outside := write(t, at("outside"), map[string]string{"b.sh": "mine"})

@@ -224,6 +224,8 @@ func (g *getter) mayEnter(root *os.Root) error {
 			faults.Add(diag.Problem{Pos: diag.Pos{File: diag.Clean(g.target.Dir)}, Code: "artifact.exists", Summary: fmt.Sprintf("%s can't be used: %s", diag.Repr(p), unwrapPath(err))})
 		case wantDir && !fi.IsDir():
 			faults.Add(diag.Problem{Pos: diag.Pos{File: diag.Clean(g.target.Dir)}, Code: "artifact.exists", Summary: diag.Repr(p) + " is no folder, and the artifact has one there"})
+		case !wantDir && fi.Mode()&(fs.ModeDevice|fs.ModeNamedPipe|fs.ModeSocket|fs.ModeIrregular) != 0:
+			faults.Add(diag.Problem{Pos: diag.Pos{File: diag.Clean(g.target.Dir)}, Code: "artifact.exists", Summary: diag.Repr(p) + " is a device, a pipe or a socket, which is not replaced"})
 		case !wantDir && fi.IsDir():
 			faults.Add(diag.Problem{Pos: diag.Pos{File: diag.Clean(g.target.Dir)}, Code: "artifact.exists", Summary: diag.Repr(p) + " is a folder, and the artifact has a file there"})
 		}

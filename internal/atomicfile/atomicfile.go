@@ -19,14 +19,19 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
 // Write replaces path by what fill writes. The mode is taken less the umask, also when path exists with another one.
-// A link at path is replaced, not followed.
+// A link at path is replaced, not followed. What is no file and stands for something of the system is never replaced (ErrSpecial): a device, a
+// pipe, a socket, a link to one, and a link to what a process has open, as /dev/stdout is.
 func Write(path string, mode fs.FileMode, fill func(io.Writer) error) (err error) {
 	defer named("write", path, &err)
+	if special(path) {
+		return ErrSpecial
+	}
 	t, err := newNamed(path, mode)
 	if err != nil {
 		return err
@@ -40,6 +45,18 @@ func Write(path string, mode fs.FileMode, fill func(io.Writer) error) (err error
 	}
 	t.path = ""
 	return SyncDir(filepath.Dir(path))
+}
+
+// ErrSpecial says that what a Write would replace isn't a file.
+var ErrSpecial = errors.New("this is a device, a pipe or a socket, which is not replaced; name a file")
+
+// special tells whether path stands for something of the system.
+func special(path string) bool {
+	if to, err := os.Readlink(path); err == nil && strings.HasPrefix(filepath.Clean(to), "/proc/") {
+		return true
+	}
+	fi, err := os.Stat(path)
+	return err == nil && !fi.Mode().IsRegular() && !fi.IsDir()
 }
 
 // WriteBytes is Write of data.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // only fails unless dir holds exactly names.
@@ -76,6 +78,30 @@ func TestWriteReplacesALinkAndLeavesItsTarget(t *testing.T) {
 	}
 	if read(t, target) != "old" || read(t, link) != "new" {
 		t.Errorf("target %q, link %q", read(t, target), read(t, link))
+	}
+}
+
+func TestWriteLeavesSpecialFiles(t *testing.T) {
+	dir := t.TempDir()
+	pipe := filepath.Join(dir, "pipe")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	links := map[string]string{"to-pipe": "pipe", "to-device": "/dev/null", "to-output": "/proc/self/fd/1"}
+	for name, to := range links {
+		if err := os.Symlink(to, filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{"pipe", "to-pipe", "to-device", "to-output"} {
+		path := filepath.Join(dir, name)
+		err := WriteBytes(path, 0o600, []byte("x"))
+		if !errors.Is(err, ErrSpecial) {
+			t.Errorf("%s: %v, want ErrSpecial", name, err)
+		}
+		if fi, err := os.Lstat(path); err != nil || fi.Mode().IsRegular() {
+			t.Errorf("%s was replaced: %v, %v", name, fi, err)
+		}
 	}
 }
 
