@@ -30,6 +30,7 @@ func (g *stage) Commit(ctx context.Context) error {
 		return ctx.Err()
 	}
 	published, err := g.publish(ctx)
+	err = g.s.explain("write", err)
 	if err == nil && g.bytes() > largeCommit {
 		err = g.s.onWriter(ctx, func(c *conn) error { return c.checkpoint(ctx) })
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/url"
 	"syscall"
 	"time"
@@ -225,7 +226,10 @@ func (s *Store) explain(doing string, err error) error {
 	}
 	switch codeOf(err) {
 	case lib.SQLITE_OK:
-		return err
+		if _, told := errors.AsType[*closedFolder](err); told || !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
+			return err
+		}
+		return &closedFolder{doing: doing, root: s.root, err: err}
 	case lib.SQLITE_BUSY:
 		return fmt.Errorf("%s the store %s: another process has been writing to it for %d seconds; if one is stopped, continue or end it",
 			doing, s.root, busyWait/1000)
@@ -238,6 +242,18 @@ func (s *Store) explain(doing string, err error) error {
 	}
 	return fmt.Errorf("%s the store %s: %w", doing, s.root, err)
 }
+
+// closedFolder is a failure of the store's folder that its owner or mode, or the way its disk is mounted, explains.
+type closedFolder struct {
+	doing, root string
+	err         error
+}
+
+func (e *closedFolder) Error() string {
+	return fmt.Sprintf("%s the store %s: its folder can't be used as needed; check its owner and mode, and whether its disk may be written: %v", e.doing, e.root, e.err)
+}
+
+func (e *closedFolder) Unwrap() error { return e.err }
 
 func num(v driver.Value) int64 {
 	n, _ := v.(int64)

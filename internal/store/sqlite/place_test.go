@@ -104,6 +104,9 @@ func TestReadOnlyFolder(t *testing.T) {
 	if n := strings.Count(got, "read-only file system"); n != 3 {
 		t.Errorf("%d of 3 writes failed with the reason:\n%s", n, got)
 	}
+	if n := strings.Count(got, "its folder can't be used as needed; check its owner and mode, and whether its disk may be written: "); n != 3 {
+		t.Errorf("%d of 3 writes tell what to do, once each:\n%s", n, got)
+	}
 }
 
 // fillDisk plays the part "full".

@@ -159,7 +159,7 @@ func (s *Store) reader(ctx context.Context) (*conn, error) {
 		if _, err := os.Lstat(s.file()); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
 		} else if err != nil {
-			return nil, fmt.Errorf("store: %w", err)
+			return nil, s.explain("open", err)
 		}
 	}
 	c, err := dialReader(ctx, s.file())

@@ -155,7 +155,7 @@ func (g *stage) newFile() (*os.File, error) {
 	if g.work == nil {
 		w, err := newWorkspace(g.s.path("tmp"))
 		if err != nil {
-			return nil, err
+			return nil, g.s.explain("write", err)
 		}
 		g.work = w
 	}
