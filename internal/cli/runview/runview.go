@@ -79,9 +79,18 @@ func Interruptible(ctx context.Context, p *verb.Program, a *app.App) (stop func(
 		return append([]string{"Still up, until this process has ended or their lease has (agent-env sandbox list):"}, lines...)
 	})
 	told := context.AfterFunc(ctx, func() {
-		p.Streams.Note("Cancelling: taking down %s (Ctrl-C again to stop now)", verb.Count(len(a.Standing()), "sandbox"))
+		p.Streams.Note("%s", cancelling(len(a.Standing())))
 	})
 	return func() { told() }
+}
+
+// cancelling says what a first signal does to so many sandboxes.
+func cancelling(sandboxes int) string {
+	text := "Cancelling"
+	if sandboxes > 0 {
+		text += ": taking down " + verb.Count(sandboxes, "sandbox")
+	}
+	return text + " (Ctrl-C again to stop now)"
 }
 
 // Hold keeps sandboxes up until a signal comes or the last lease has ended, then takes them down.
