@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"syscall"
 
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
@@ -62,7 +63,11 @@ func (s *Store) Open(ctx context.Context, d ref.Digest) (io.ReadSeekCloser, int6
 	case !o.inFile:
 		return memory{bytes.NewReader(o.data)}, o.size, nil
 	}
-	f, err := os.Open(s.objectPath(d))
+	// Nothing but a regular file is an object: a pipe in its place would hang its reader, a link lead elsewhere.
+	f, err := os.OpenFile(s.objectPath(d), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if errors.Is(err, syscall.ELOOP) || errors.Is(err, syscall.ENXIO) {
+		return nil, 0, fmt.Errorf("object %s: no regular file stands in its place: %w", d, store.ErrCorrupt)
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, fmt.Errorf("object %s: its file is gone: %w", d, store.ErrCorrupt)
 	}
@@ -70,7 +75,11 @@ func (s *Store) Open(ctx context.Context, d ref.Digest) (io.ReadSeekCloser, int6
 		return nil, 0, fmt.Errorf("object %s: %w", d, err)
 	}
 	fi, err := f.Stat()
-	if err == nil && fi.Size() != o.size {
+	switch {
+	case err != nil:
+	case !fi.Mode().IsRegular():
+		err = fmt.Errorf("no regular file stands in its place: %w", store.ErrCorrupt)
+	case fi.Size() != o.size:
 		err = fmt.Errorf("%d bytes instead of %d: %w", fi.Size(), o.size, store.ErrCorrupt)
 	}
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"agentenv.internal/agentenv/internal/ref"
@@ -277,3 +278,39 @@ func TestPutMemory(t *testing.T) {
 type zeroReader struct{}
 
 func (zeroReader) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+
+// What stands in an object's place and is no regular file is damage: opening it neither hangs nor leads elsewhere, and a put mends it.
+func TestObjectPlaceHoldsSomethingElse(t *testing.T) {
+	s := openT(t, t.TempDir())
+	b := bytes.Repeat([]byte("x"), store.MaxInline+1)
+	large := putT(t, s, bytes.NewReader(b))
+	path := s.objectPath(large)
+	elsewhere := filepath.Join(t.TempDir(), "same size")
+	if err := os.WriteFile(elsewhere, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, place := range map[string]func() error{
+		"a pipe":   func() error { return syscall.Mkfifo(path, 0o600) },
+		"a link":   func() error { return os.Symlink(elsewhere, path) },
+		"a folder": func() error { return os.Mkdir(path, 0o700) },
+	} {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := place(); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.Open(t.Context(), large); !errors.Is(err, store.ErrCorrupt) {
+			t.Errorf("%s: %v", name, err)
+		}
+		if name == "a folder" { // a rename can't replace it; people have to
+			if err := os.Remove(path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		putT(t, s, bytes.NewReader(b))
+		if err := s.Verify(t.Context(), large); err != nil {
+			t.Errorf("%s, put again: %v", name, err)
+		}
+	}
+}
