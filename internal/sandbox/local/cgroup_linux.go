@@ -151,6 +151,20 @@ func (g *group) close() {
 	}
 }
 
+// names are the folders that make would make for the limits, so that a record can name them before they are there.
+func (c *cgroups) names(id string, l limits) []string {
+	if c.v2 != "" {
+		return []string{filepath.Join(c.v2, id)}
+	}
+	var out []string
+	for _, name := range controllers {
+		if parent, ok := c.v1[name]; ok && len(filesV1(name, l)) > 0 {
+			out = append(out, filepath.Join(parent, id))
+		}
+	}
+	return out
+}
+
 // make makes a box's groups for the limits. What can't be limited is not in group.holds; nothing that was made is left on an error.
 func (c *cgroups) make(id string, l limits) (_ *group, err error) {
 	g := &group{holds: map[string]bool{}}

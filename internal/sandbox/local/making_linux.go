@@ -63,12 +63,14 @@ func (m *making) prepare() error {
 	r := record{Info: m.info()}
 	r.State = sandbox.StateStarting
 	l := limits{memory: m.spec.MemoryMB << 20, cpu: m.spec.CPU, pids: m.spec.Pids}
-	var err error
-	if m.group, err = m.p.host.controlGroups().make(m.slot.id, l); err != nil {
+	// The record names the groups before they are made: a maker may be killed in between, and the sweep has to find them.
+	groups := m.p.host.controlGroups()
+	r.Cgroups = groups.names(m.slot.id, l)
+	if err := m.slot.write(&r); err != nil {
 		return err
 	}
-	r.Cgroups = m.group.dirs
-	if err := m.slot.write(&r); err != nil {
+	var err error
+	if m.group, err = groups.make(m.slot.id, l); err != nil {
 		return err
 	}
 	listener, err := m.slot.listen()
