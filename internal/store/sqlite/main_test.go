@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 var parts = map[string]func(context.Context, []string) error{
-	"write": partWrite, "loop": partLoop, "race": partRace, "own": partOwn, "readonly": partReadOnly, "full": partFull,
+	"write": partWrite, "loop": partLoop, "race": partRace, "own": partOwn, "readonly": partReadOnly, "full": partFull, "nearlyfull": partNearlyFull,
 }
 
 // child is a process playing a part. Its output lines come through lines; kill and wait are safe to call at any time.

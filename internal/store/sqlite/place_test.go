@@ -203,3 +203,46 @@ func TestFullDisk(t *testing.T) {
 		t.Errorf("%d of 4 writes failed with the reason:\n%s", n, got)
 	}
 }
+
+// partNearlyFull ROOT: first writes to stores on disks that end anywhere in the making of one, each written to again once there is room.
+func partNearlyFull(ctx context.Context, args []string) error {
+	made, refused := 0, 0
+	for kib := 4; kib <= 512; kib += 4 {
+		disk := filepath.Join(args[0], strconv.Itoa(kib))
+		if err := os.Mkdir(disk, 0o700); err != nil {
+			return err
+		}
+		if err := unix.Mount("tmpfs", disk, "tmpfs", 0, fmt.Sprintf("size=%dk", kib)); err != nil {
+			return err
+		}
+		first := func() error {
+			s, err := sqlite.Open(filepath.Join(disk, "store"), sqlite.Options{})
+			if err != nil {
+				return err
+			}
+			err = s.Runs().Create(ctx, runlog.Meta{ID: "r"})
+			return errors.Join(err, s.Close())
+		}
+		err := first()
+		if err == nil {
+			made++
+			continue
+		}
+		refused++
+		if err := unix.Mount("tmpfs", disk, "tmpfs", unix.MS_REMOUNT, "size=8m"); err != nil {
+			return err
+		}
+		if again := first(); again != nil {
+			fmt.Printf("%d KiB: %v; with room: %v\n", kib, err, again)
+		}
+	}
+	fmt.Printf("made %t, refused %t\n", made > 0, refused > 0)
+	return nil
+}
+
+// A store is made whole or not at all, wherever the disk's room ends: with more room the next write works.
+func TestFirstWriteOnANearlyFullDisk(t *testing.T) {
+	if got := run(t, shut(command(t, nil, "nearlyfull", t.TempDir()))); got != "made true, refused true\n" {
+		t.Error(got)
+	}
+}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -154,7 +155,9 @@ func (s *Store) build(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	err = applySteps(ctx, c, 0, migrations, s.stamp())
+	if err = applySteps(ctx, c, 0, migrations, s.stamp()); err == nil {
+		err = c.emptyLog(ctx)
+	}
 	if cerr := c.close(); err == nil {
 		err = cerr
 	}
@@ -162,6 +165,20 @@ func (s *Store) build(ctx context.Context, name string) error {
 		return err
 	}
 	return f.Sync()
+}
+
+// emptyLog moves everything from the log into the file. Closing does it too, but says nothing when it fails half-way, and the file without
+// its log is then no store.
+func (c *conn) emptyLog(ctx context.Context) error {
+	busy := int64(0)
+	err := c.query(ctx, "PRAGMA wal_checkpoint(TRUNCATE)", func(r []driver.Value) error { busy = num(r[0]); return nil })
+	if err == nil && busy != 0 {
+		err = errors.New("somebody else uses the file")
+	}
+	if err != nil {
+		return fmt.Errorf("empty the log: %w", err)
+	}
+	return nil
 }
 
 // makeFolder makes path, private to the user, and syncs the folders that it made something in.
