@@ -168,7 +168,7 @@ func changes(before, after *task.Task) map[string]string {
 		if !ok {
 			continue
 		}
-		old, now := run.Filled(before.Steps[at].Kind, before.Steps[at].Doc), run.Filled(st.Kind, st.Doc)
+		old, now := before.Steps[at].Kind.Fill(before.Steps[at].Doc), st.Kind.Fill(st.Doc)
 		var fields []string
 		for _, pair := range [][2]doc.Node{{old, now}, {now, old}} {
 			for name, v := range pair[0].Members() {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"runtime/debug"
 
-	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/task"
 )
@@ -26,7 +25,7 @@ func (r *Runner) exec(ctx context.Context, st *task.Step, c *step.Call) (err err
 	if !ok {
 		return step.Errorf("UnsupportedError", "%s", missing(st.Type))
 	}
-	if c.Doc, err = r.revealed(ctx, Filled(st.Kind, st.Doc)); err != nil {
+	if c.Doc, err = r.revealed(ctx, st.Kind.Fill(st.Doc)); err != nil {
 		return err
 	}
 	if st.Timeout > 0 {
@@ -39,20 +38,6 @@ func (r *Runner) exec(ctx context.Context, st *task.Step, c *step.Call) (err err
 		return step.Errorf("TimeoutError", "timed out after %gs", st.Timeout.Seconds())
 	}
 	return err
-}
-
-// Filled is a step's document as executors see it: defaults in place of what is absent or null.
-func Filled(k *step.Kind, d doc.Node) doc.Node {
-	if k == nil {
-		return d
-	}
-	schema := k.Schema()
-	for _, f := range schema.Fields {
-		if v := d.Get(f.Name); f.Default != nil && v.Exists() && v.IsNull() {
-			d = d.With(f.Name, f.Default)
-		}
-	}
-	return schema.Fill(d)
 }
 
 // missing says that nothing executes a step type.

@@ -47,7 +47,7 @@ func (r *Runner) preflight(ctx context.Context, st *task.Step, plan step.Plan) d
 	}
 	l := r.unresolved(ctx, st)
 	if p, ok := e.Value.(step.Preflighter); ok {
-		l = append(l, p.Preflight(ctx, Filled(st.Kind, st.Doc), plan)...)
+		l = append(l, p.Preflight(ctx, st.Kind.Fill(st.Doc), plan)...)
 	}
 	return l
 }

@@ -84,8 +84,11 @@ func (k *Kind) Schema() *doc.Schema {
 	return k.schema
 }
 
-// Fill is a step with the defaults of what it leaves out. A null reads as left out.
+// Fill is a step with the defaults of what it leaves out. A null reads as left out. A nil Kind, that of an unknown type, has none.
 func (k *Kind) Fill(n doc.Node) doc.Node {
+	if k == nil {
+		return n
+	}
 	s := k.Schema()
 	for _, f := range s.Fields {
 		if f.Default != nil && n.Get(f.Name).Kind() == doc.Null {
