@@ -154,12 +154,6 @@ func (b *Client) Exec(ctx context.Context, c Command, stdio [3]*os.File) (Exit, 
 	return *reply.Exit, nil
 }
 
-// Ping asks PID 1 for a sign of life.
-func (b *Client) Ping(ctx context.Context) error {
-	_, _, err := b.call(ctx, &Request{Op: OpPing})
-	return err
-}
-
 // Die asks PID 1 to end the box at once; it is for owners that can't signal it.
 func (b *Client) Die(ctx context.Context) error {
 	_, _, err := b.call(ctx, &Request{Op: OpDie})

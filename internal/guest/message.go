@@ -9,7 +9,6 @@ import (
 // Operations of a Request.
 const (
 	OpBoot    = "boot" // the first of a box's life, on the socket it was born with
-	OpPing    = "ping"
 	OpExec    = "exec"
 	OpDial    = "dial"
 	OpListen  = "listen"

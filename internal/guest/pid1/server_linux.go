@@ -56,7 +56,6 @@ func (s *server) serve(c *guest.Conn) {
 	var out []*os.File
 	var err error
 	switch r.Op {
-	case guest.OpPing:
 	case guest.OpExec:
 		reply.Exit, err = s.exec(c, &r, &files)
 	case guest.OpDial:
