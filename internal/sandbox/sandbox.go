@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"agentenv.internal/agentenv/internal/guest"
@@ -33,8 +34,10 @@ type Spec struct {
 	// Run is the run that the box belongs to; "" for boxes that people start.
 	Run   string
 	Name  string // shown to people
-	Image string // OCI reference; "" is the provider's own root
-	Env   []string
+	Image string // an image's reference as internal/image reads it; "" is the provider's own root
+	// From is the id of a snapshot whose files the box begins with; Image is the snapshot's own then. "" for none.
+	From string
+	Env  []string
 	// Lease is how long the box lives unless renewed; 0 is DefaultLease. PID 1 enforces it on the boot clock.
 	Lease time.Duration
 	// Tied boxes die with the process that made them; others live until their lease ends or Destroy.
@@ -46,9 +49,30 @@ type Spec struct {
 	Pids     int64
 
 	Network string // NetNone, NetAllowAll or NetAllow; "" is NetNone
+	Egress  Egress // what NetAllow lets out; empty otherwise
+	// Publish are ports of the box that the host's loopback shall reach too. Box.Dial needs none.
+	Publish []Port
+	// Self shows the running program to the box, read-only, as SelfPath.
+	Self bool
 	// Isolation is the least level that must hold; Create refuses below it. "" is LevelNamespaces for local boxes.
 	Isolation string
 	Labels    map[string]string
+}
+
+// SelfPath is where a box finds the program itself when its Spec asks for it.
+const SelfPath = "/usr/local/bin/agent-env"
+
+// Egress is what a box of NetAllow may reach. A destination is let out when one of Hosts or CIDRs holds it and Ports does.
+type Egress struct {
+	Hosts []string       `json:"hosts,omitempty"` // names in lower case; "*.example.org" is every name below it, not itself
+	CIDRs []netip.Prefix `json:"cidrs,omitempty"` // the one way to private addresses
+	Ports []uint16       `json:"ports,omitempty"` // empty: every port
+}
+
+// Port is a TCP port of a box on the host's loopback.
+type Port struct {
+	Box  uint16 `json:"box"`
+	Host uint16 `json:"host"` // 0 in a Spec: any that is free
 }
 
 // Upper bounds of limits, far above every machine: what is beyond them was not meant, and could not be counted in bytes.
@@ -106,6 +130,16 @@ const (
 	StateDead     = "dead" // its processes are gone, its folder is not yet swept
 )
 
+// Causes of a box's death.
+const (
+	CauseLease   = "lease"   // its lease ended
+	CauseRemoved = "removed" // somebody destroyed it
+	CauseOwner   = "owner"   // the process that it was tied to ended
+	CauseMemory  = "memory"  // out of memory
+	CauseDisk    = "disk"    // over its disk limit, where a watchdog holds it
+	CauseSignal  = "signal"  // its PID 1 was killed from outside
+)
+
 // Info describes a sandbox.
 type Info struct {
 	ID        string            `json:"id"`
@@ -118,6 +152,11 @@ type Info struct {
 	Created   time.Time         `json:"created"`
 	Expires   time.Time         `json:"expires"`
 	OwnerPID  int               `json:"owner_pid,omitempty"`
+	Image     string            `json:"image,omitempty"`   // with its digest
+	From      string            `json:"from,omitempty"`    // the snapshot that it began with
+	Network   string            `json:"network,omitempty"` // the policy in force
+	Published []Port            `json:"published,omitempty"`
+	Cause     string            `json:"cause,omitempty"` // of a dead box: one of the Cause words
 	Isolation Isolation         `json:"isolation"`
 	Labels    map[string]string `json:"labels,omitempty"`
 }
