@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"time"
 
 	"agentenv.internal/agentenv/internal/guest"
@@ -54,6 +55,8 @@ type Spec struct {
 	Publish []Port
 	// Self shows the running program to the box, read-only, as SelfPath.
 	Self bool
+	// Shown are files and folders of the host that the box sees read-only. Who makes the Spec vouches for what is in them.
+	Shown []Shown
 	// Isolation is the least level that must hold; Create refuses below it. "" is LevelNamespaces for local boxes.
 	Isolation string
 	Labels    map[string]string
@@ -61,6 +64,14 @@ type Spec struct {
 
 // SelfPath is where a box finds the program itself when its Spec asks for it.
 const SelfPath = "/usr/local/bin/agent-env"
+
+// Shown is one file or folder of the host in a box.
+type Shown struct {
+	From string // absolute and clean, on the host
+	At   string // absolute and clean, in the box
+	// Hold is a lock that the box keeps for its life, such as that of the tree shown; nil: none. It stays the caller's, who may close it after Create.
+	Hold *os.File
+}
 
 // Egress is what a box of NetAllow may reach. A destination is let out when one of Hosts or CIDRs holds it and Ports does.
 type Egress struct {

@@ -52,8 +52,50 @@ func (m *making) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	m.layout, err = m.p.host.layout(etc, extra, &m.p.opts)
-	return err
+	if m.layout, err = m.p.host.layout(etc, extra, &m.p.opts); err != nil {
+		return err
+	}
+	return m.show()
+}
+
+// show adds what this box alone is to see.
+func (m *making) show() error {
+	shown := m.spec.Shown
+	if m.spec.Self {
+		self, err := selfPath()
+		if err != nil {
+			return err
+		}
+		shown = append(slices.Clone(shown), sandbox.Shown{From: self, At: sandbox.SelfPath})
+	}
+	for _, s := range shown {
+		info, err := os.Stat(s.From)
+		if err != nil {
+			return fmt.Errorf("show %s in the sandbox: %w", s.At, err)
+		}
+		m.layout.binds = append(m.layout.binds, source{target: s.At, paths: []string{s.From}, dir: info.IsDir()})
+	}
+	return nil
+}
+
+// selfPath is the running program's file, which every user of a box can execute.
+func selfPath() (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("find this program's file: %w", err)
+	}
+	running, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return "", fmt.Errorf("look at this program's file: %w", err)
+	}
+	info, err := os.Stat(self)
+	switch {
+	case err != nil || !os.SameFile(info, running):
+		return "", fmt.Errorf("this program's file %s was removed or replaced while it ran, so a sandbox can't be shown it: start it again", self)
+	case info.Mode()&0o005 != 0o005:
+		return "", fmt.Errorf("this program's file %s can't be shown to sandboxes, since others may not read and execute it: chmod a+rx it", self)
+	}
+	return self, nil
 }
 
 // prepare makes all that the child needs and writes the box's first record.
@@ -115,6 +157,12 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 	for _, h := range m.held {
 		if f := h.File(); f != nil {
 			files = append(files, f)
+			b.Holds++
+		}
+	}
+	for _, s := range m.spec.Shown {
+		if s.Hold != nil {
+			files = append(files, s.Hold)
 			b.Holds++
 		}
 	}

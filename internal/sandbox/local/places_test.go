@@ -2,6 +2,7 @@ package local_test
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"os"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -251,5 +254,64 @@ func TestTimeoutKillsWhatCanNotBeRead(t *testing.T) {
 	}
 	if left := inside(t, pid1Of(t, root, info.ID)); len(left) != 1 {
 		t.Errorf("%d processes are left", len(left)-1)
+	}
+}
+
+// A box is shown the program itself and what its maker names, read-only, and no other box is.
+func TestShown(t *testing.T) {
+	host := t.TempDir()
+	for dir := host; dir != "/"; dir = filepath.Dir(dir) {
+		if info, err := os.Stat(dir); err == nil && info.Mode()&0o005 != 0o005 {
+			if err := os.Chmod(dir, info.Mode()|0o055); err != nil {
+				t.Skip(err)
+			}
+		}
+	}
+	if err := os.WriteFile(filepath.Join(host, "f"), []byte("shown"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	p := open(t)
+	info, box := create(t, p, sandbox.Spec{Tied: true, Self: true, Shown: []sandbox.Shown{{From: host, At: "/opt/seen", Hold: lock}}})
+	lock.Close()
+	self := strings.Fields(sh(t, box, "sha256sum "+sandbox.SelfPath))[0]
+	exe, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("%x", sha256.Sum256(exe)); self != want {
+		t.Errorf("the program is %s, want %s", self, want)
+	}
+	if got := sh(t, box, "cat /opt/seen/f; (echo no > /opt/seen/f; rm -f /opt/seen/f; echo no > "+sandbox.SelfPath+") 2>/dev/null; cat /opt/seen/f"); got != "shownshown" {
+		t.Errorf("%q", got)
+	}
+	again, err := os.Open(lock.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if err := unix.Flock(int(again.Fd()), unix.LOCK_EX|unix.LOCK_NB); !errors.Is(err, unix.EWOULDBLOCK) {
+		t.Errorf("the box doesn't hold the lock: %v", err)
+	}
+	_, bare := create(t, p, sandbox.Spec{Tied: true})
+	if got := sh(t, bare, "ls -d "+sandbox.SelfPath+" /opt/seen 2>/dev/null || true"); got != "" {
+		t.Errorf("another box sees %s", got)
+	}
+	if err := p.Destroy(t.Context(), info.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Flock(int(again.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		t.Errorf("the lock outlives the box: %v", err)
+	}
+	for _, bad := range []sandbox.Shown{{From: "rel", At: "/x"}, {From: host, At: "/a/../b"}, {From: host, At: "/"}, {From: "/no/such", At: "/x"}} {
+		if _, err := p.Create(t.Context(), sandbox.Spec{Tied: true, Shown: []sandbox.Shown{bad}}); err == nil {
+			t.Errorf("%+v is shown", bad)
+		}
 	}
 }
