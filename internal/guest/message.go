@@ -100,6 +100,8 @@ type Boot struct {
 	// Disk is the size of the tmpfs that holds all that the box writes, in bytes; Inodes how many files it may have. 0: the kernel's default.
 	Disk   int64 `json:"disk"`
 	Inodes int64 `json:"inodes"`
+	// OneID: the box has a single id, so that changes of owners are to look done.
+	OneID bool `json:"one_id,omitempty"`
 	// Pids limits the processes of the box by rlimit; 0: none.
 	Pids uint64 `json:"pids,omitempty"`
 	// Memory is what the processes of the box may use together, in bytes, where PID 1 has to watch it itself; 0: somebody else does.

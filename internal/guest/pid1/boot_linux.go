@@ -35,6 +35,11 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	listener.Close()
 	clock.lap("init")
 
+	outside, err := openOutside()
+	if err != nil {
+		return nil, nil, err
+	}
+	defer outside.Close()
 	notes, err := buildWorld(b, rides)
 	if err != nil {
 		return nil, nil, err
@@ -51,15 +56,19 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	for i := range groups {
 		groups[i] = rides.take()
 	}
-	sp, err := startSpawner(r, groups)
+	sp, err := startSpawner(r, groups, b.OneID)
 	if err != nil {
 		return nil, nil, err
 	}
 	clock.lap("spawner")
-	tried, err := sp.probe(&b.Probe)
+	if sp.fence == 0 {
+		notes = append(notes, "this kernel has no Landlock: files beyond the sandbox are kept away by its mounts alone")
+	}
+	tried, err := sp.probe(&b.Probe, int(outside.Fd()))
 	if err != nil {
 		return nil, nil, err
 	}
+	outside.Close()
 	clock.lap("probe")
 
 	ls, err := newLease(slot, b.Lease, func() { os.Exit(0) })

@@ -13,14 +13,16 @@ import (
 	"agentenv.internal/agentenv/internal/guest"
 )
 
-// probe tries, in the place of a command, what a box must withstand. A probe that can't tell counts as not withstood.
-func (s *spawner) probe(p *guest.Probing) ([]guest.Tried, error) {
+// probe tries, in the place of a command, what a box must withstand. A probe that can't tell counts as not withstood. outside is a
+// descriptor of the host's root, which no command has: what it would be worth is one of the things to try.
+func (s *spawner) probe(p *guest.Probing, outside int) ([]guest.Tried, error) {
 	var tried []guest.Tried
+	type probe struct {
+		name string
+		run  func(*guest.Probing) error
+	}
 	err := s.asCommand(func() {
-		for _, try := range []struct {
-			name string
-			run  func(*guest.Probing) error
-		}{
+		probes := []probe{
 			{"host_files", seesNoHostFiles},
 			{"host_writes", writesStayInside},
 			{"host_processes", seesNoHostProcesses},
@@ -32,7 +34,12 @@ func (s *spawner) probe(p *guest.Probing) ([]guest.Tried, error) {
 			{"kernel_settings", setsNoKernel},
 			{"device_nodes", makesNoDevice},
 			{"new_privileges", gainsNothing},
-		} {
+			{"system_calls", callsAreFiltered},
+		}
+		if s.fence > 0 {
+			probes = append(probes, probe{"leaked_folder", func(*guest.Probing) error { return reachesNothingBy(outside) }})
+		}
+		for _, try := range probes {
 			t := guest.Tried{Name: try.name, OK: true}
 			if err := try.run(p); err != nil {
 				t.OK, t.Detail = false, err.Error()
@@ -209,6 +216,35 @@ func gainsNothing(*guest.Probing) error {
 	}
 	if v, _, _ := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_READ, unix.CAP_SYS_ADMIN, 0); v != 0 {
 		return errors.New("commands may administer the box")
+	}
+	return nil
+}
+
+// callsAreFiltered makes calls that the filter alone refuses: the kernel would take them from anybody.
+func callsAreFiltered(*guest.Probing) error {
+	if v, _, e := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_GET_SECCOMP, 0, 0); e != 0 || v != unix.SECCOMP_MODE_FILTER {
+		return errors.New("system calls are not filtered")
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, 0, 0); e != unix.EPERM {
+		return errors.New("kernel keys can be reached")
+	}
+	if fd, _, e := unix.RawSyscall(unix.SYS_IO_URING_SETUP, 1, 0, 0); e != unix.EPERM {
+		if e == 0 {
+			unix.Close(int(fd))
+		}
+		return errors.New("io_uring can be used")
+	}
+	return nil
+}
+
+// reachesNothingBy tries to read and write the host by a descriptor of its root.
+func reachesNothingBy(outside int) error {
+	for _, name := range []string{".", "etc", "etc/hostname", "etc/passwd"} {
+		fd, err := unix.Openat(outside, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err == nil {
+			unix.Close(fd)
+			return fmt.Errorf("a leaked descriptor of the host's root opens %s", name)
+		}
 	}
 	return nil
 }

@@ -14,17 +14,18 @@ import (
 type spawner struct {
 	reaper *reaper
 	work   chan func()
+	fence  int // the Landlock that holds it, as the kernel's version of it; 0: this kernel has none
 }
 
 // startSpawner makes the thread, moves it into the cgroups of the box's commands, and takes its powers away.
-func startSpawner(r *reaper, groups []*os.File) (*spawner, error) {
+func startSpawner(r *reaper, groups []*os.File, oneID bool) (*spawner, error) {
 	s := &spawner{reaper: r, work: make(chan func())}
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		err := joinGroups(groups)
 		if err == nil {
-			err = restrict()
+			s.fence, err = restrict(oneID)
 		}
 		ready <- err
 		if err != nil {
@@ -100,9 +101,10 @@ var kept = []uint{
 	unix.CAP_SETPCAP, unix.CAP_NET_BIND_SERVICE, unix.CAP_SETFCAP, unix.CAP_AUDIT_WRITE,
 }
 
-// restrict takes from this thread, for good, what no command shall have: other capabilities, the gain of privileges by exec, and the
-// system calls of the filter. The thread itself keeps its effective capabilities, which end at a command's exec.
-func restrict() error {
+// restrict takes from this thread, for good, what no command shall have: other capabilities, the gain of privileges by exec, files beyond
+// the box, and the system calls of the filter. The thread itself keeps its effective capabilities, which end at a command's exec. It
+// answers the version of Landlock.
+func restrict(oneID bool) (int, error) {
 	for c := uint(0); ; c++ {
 		if slices.Contains(kept, c) {
 			continue
@@ -111,16 +113,20 @@ func restrict() error {
 			if err == unix.EINVAL && c > unix.CAP_AUDIT_READ {
 				break // past the kernel's last
 			}
-			return fmt.Errorf("drop capability %d: %w", c, err)
+			return 0, fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("forbid new privileges: %w", err)
+		return 0, fmt.Errorf("forbid new privileges: %w", err)
 	}
-	if err := loadFilter(); err != nil {
-		return fmt.Errorf("load the system call filter: %w", err)
+	abi, err := fence()
+	if err != nil {
+		return 0, fmt.Errorf("fence the sandbox's files: %w", err)
 	}
-	return nil
+	if err := loadFilter(oneID); err != nil {
+		return 0, fmt.Errorf("load the system call filter: %w", err)
+	}
+	return abi, nil
 }
 
 // asCommand runs f on the spawner thread with the capabilities that a command has.

@@ -205,7 +205,7 @@ func (m *making) bootMessage() (*guest.Boot, error) {
 	m.marker = "/usr/.sandbox-" + m.slot.id
 	m.disk = diskBytes(m.spec.DiskMB)
 	b := &guest.Boot{
-		Hostname: host, Tied: m.spec.Tied, Lease: m.spec.Lease,
+		Hostname: host, Tied: m.spec.Tied, Lease: m.spec.Lease, OneID: !m.p.host.wide,
 		Env:  append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.spec.Env...),
 		Disk: m.disk, Inodes: m.disk / 4096,
 		Cgroups: len(m.group.join), MemoryEvents: m.group.events != nil,
