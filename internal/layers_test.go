@@ -22,7 +22,7 @@ var levels = []struct {
 	packages []string
 }{
 	{1, []string{"diag", "atomicfile", "archive", "term", "ref", "catalog", "guest", "redact"}},
-	{2, []string{"doc", "guest/pid1"}},
+	{2, []string{"doc", "guest/pid1", "guest/usernet"}},
 	{3, []string{"config", "requirement", "treestore"}},
 	{4, []string{"artifact", "env", "agent", "task", "step", "bundle", "runlog", "access", "store", "sandbox"}},
 	// Suites speak the interface that they test and are imported by tests alone.
@@ -37,6 +37,7 @@ var levels = []struct {
 
 // sameLevel are the edges that stay on one level.
 var sameLevel = map[string][]string{
+	"guest/pid1":   {"guest/usernet"}, // the guest program hosts a box's network too
 	"task":         {"step"},
 	"bundle":       {"task", "step", "artifact", "env", "agent"},
 	"store/sqlite": {"store/storetest", "runlog/runlogtest"},
@@ -60,7 +61,10 @@ const (
 
 // What the guest and the public packages may use besides the standard library.
 var (
-	guestDeps = []string{"golang.org/x/sys/", module + "/internal/guest", module + "/cmd/agent-env-guest"}
+	guestDeps = []string{
+		"golang.org/x/sys/", "golang.org/x/net/dns/dnsmessage", module + "/internal/guest", module + "/cmd/agent-env-guest",
+		"gvisor.dev/gvisor/", "golang.org/x/time/rate", "github.com/google/btree", // the network of sandboxes, and what it needs
+	}
 	sdkDeps   = []string{"github.com/modelcontextprotocol/go-sdk/", module + "/sdk/"}
 )
 
@@ -203,6 +207,6 @@ func TestGuestDependencies(t *testing.T) {
 			}
 			continue
 		}
-		t.Errorf("agent-env-guest depends on %s: the standard library and x/sys alone", p.ImportPath)
+		t.Errorf("agent-env-guest depends on %s: the standard library, x/sys and the network stack alone", p.ImportPath)
 	}
 }
