@@ -87,6 +87,11 @@ func (b *Client) wrap(ctx context.Context, err error) error {
 
 // call sends one request and waits for its reply. When ctx ends the guest is told to stop, and its word is awaited for a while.
 func (b *Client) call(ctx context.Context, r *Request, files ...*os.File) (*Reply, []*os.File, error) {
+	return b.callEarly(ctx, nil, r, files...)
+}
+
+// callEarly is call for an operation that hands a descriptor out before its reply; early takes it.
+func (b *Client) callEarly(ctx context.Context, early func([]*os.File) error, r *Request, files ...*os.File) (*Reply, []*os.File, error) {
 	c, err := b.open(ctx, r, files...)
 	if err != nil {
 		return nil, nil, err
@@ -94,7 +99,7 @@ func (b *Client) call(ctx context.Context, r *Request, files ...*os.File) (*Repl
 	defer b.done(c)
 	defer watch(ctx, c)()
 	var reply Reply
-	if err := c.RecvJSON(FrameReply, &reply); err != nil {
+	if err := c.recvReply(&reply, early); err != nil {
 		return nil, nil, b.wrap(ctx, err)
 	}
 	got := c.TakeFiles()
@@ -138,13 +143,17 @@ func (b *Client) Exec(ctx context.Context, c Command, stdio [3]*os.File) (Exit, 
 	r := &Request{Op: OpExec, Command: &c}
 	var files []*os.File
 	for i, f := range stdio {
-		if f != nil {
+		if f != nil && c.TTY == nil {
 			openable(f)
 			r.Stdio[i] = true
 			files = append(files, f)
 		}
 	}
-	reply, _, err := b.call(ctx, r, files...)
+	var early func([]*os.File) error
+	if c.TTY != nil {
+		early = c.TTY.opened
+	}
+	reply, _, err := b.callEarly(ctx, early, r, files...)
 	if err != nil {
 		return Exit{}, err
 	}

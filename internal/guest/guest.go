@@ -26,11 +26,25 @@ var (
 type Command struct {
 	Argv []string // Argv[0] is looked up in the box's PATH
 	Env  []string // "K=V", added to the box's base environment; a later entry wins
-	Dir  string   // "" is the box's home
+	Dir  string   // "" is the box's home, or User's
+	// User is who runs it, by the box's own files of users: a name, an id, or either with ":" and a group. It sets HOME, USER and LOGNAME where
+	// Env doesn't, and the groups that the box's group file gives. "" is the box's root. fs.ErrNotExist: the box has no such user.
+	User string
+	// TTY gives the command a terminal of the box in place of stdio, which Exec ignores then. nil: none.
+	TTY *TTY
 	// Timeout ends the command and every descendant it left, double forks and new sessions included. 0: none.
 	Timeout time.Duration
 	// KillTree makes descendants that outlive the command die with it. Without it daemons stay, as a shell's would.
 	KillTree bool
+}
+
+// TTY is a terminal that a box makes for one command. See Attach for a use of it.
+type TTY struct {
+	Rows uint16 `json:"rows"`
+	Cols uint16 `json:"cols"`
+	// Open gets the terminal's other end when the command has started, and owns it: reads are the command's output, writes are keys, and
+	// Resize sets its size. It must not block. Reads end with io.EOF or an error when no process has the terminal any more.
+	Open func(master *os.File) `json:"-"`
 }
 
 // Exit is how a command ended. Exactly one of Code and Signal is meaningful: Signal is 0 unless a signal ended it.

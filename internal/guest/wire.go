@@ -26,6 +26,7 @@ const (
 	FrameData    FrameKind = 'D' // raw bytes
 	FrameEnd     FrameKind = 'E' // the client's data is complete
 	FrameReply   FrameKind = 'R' // JSON of a Reply
+	FrameFile    FrameKind = 'F' // a descriptor that comes before the reply
 )
 
 const (
@@ -116,7 +117,7 @@ func (c *Conn) next() (kind FrameKind, n int, err error) {
 		return 0, 0, fmt.Errorf("%w: a frame of %d bytes", errFrame, size)
 	}
 	switch kind := FrameKind(c.head[0]); kind {
-	case FrameRequest, FrameData, FrameEnd, FrameReply:
+	case FrameRequest, FrameData, FrameEnd, FrameReply, FrameFile:
 		return kind, int(size), nil
 	default:
 		return 0, 0, fmt.Errorf("%w: a frame of kind %q", errFrame, byte(kind))

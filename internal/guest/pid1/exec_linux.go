@@ -28,10 +28,20 @@ func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*gues
 	if err != nil {
 		return nil, err
 	}
+	var term *terminal
+	if r.Command.TTY != nil {
+		if term, err = openTerminal(r.Command.TTY, p); err != nil {
+			return nil, err
+		}
+		defer term.close()
+	}
 	killedBefore := s.memory.kills()
 	begin := time.Now()
 	run, err := s.spawner.start(p)
 	if err != nil {
+		if err := p.as.refused(err); err != nil {
+			return nil, err
+		}
 		return nil, &fs.PathError{Op: "start", Path: r.Command.Argv[0], Err: err}
 	}
 	defer run.mark.close()
@@ -41,6 +51,13 @@ func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*gues
 		f.Close()
 	}
 	*files = nil
+	if term != nil {
+		if err := term.handOver(c); err != nil { // nobody is there to see it
+			run.mustKill()
+			<-run.end
+			return nil, err
+		}
+	}
 	exit, err := s.await(r.Command, &run, hangup(c))
 	if err != nil {
 		return nil, err
@@ -110,9 +127,18 @@ func (s *server) limit(pid int) {
 }
 
 func (s *server) prepare(r *guest.Request, files []*os.File) (*program, error) {
-	p := &program{argv: r.Command.Argv, env: mergeEnv(s.env, r.Command.Env), dir: r.Command.Dir}
+	p := &program{argv: r.Command.Argv, dir: r.Command.Dir}
+	base, from := s.env, home
+	if r.Command.User != "" {
+		var err error
+		if p.as, err = lookUser(r.Command.User); err != nil {
+			return nil, err
+		}
+		base, from = mergeEnv(base, p.as.env()), p.as.folder()
+	}
+	p.env = mergeEnv(base, r.Command.Env)
 	if !path.IsAbs(p.dir) {
-		p.dir = path.Join(home, p.dir)
+		p.dir = path.Join(from, p.dir)
 	}
 	if info, err := os.Stat(p.dir); err != nil {
 		return nil, err

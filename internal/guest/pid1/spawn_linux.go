@@ -68,6 +68,8 @@ type program struct {
 	env   []string
 	dir   string
 	stdio [3]uintptr
+	as    *account // who runs it; nil: the box's root
+	tty   bool     // stdio is a terminal, which becomes the one of its session
 }
 
 // started is a running command.
@@ -85,7 +87,8 @@ func (s *spawner) start(p *program) (st started, err error) {
 		}
 		st.pid, st.end, err = s.reaper.start(func() (int, error) {
 			return syscall.ForkExec(p.path, p.argv, &syscall.ProcAttr{
-				Dir: p.dir, Env: p.env, Files: p.stdio[:], Sys: &syscall.SysProcAttr{Setsid: true},
+				Dir: p.dir, Env: p.env, Files: p.stdio[:],
+				Sys: &syscall.SysProcAttr{Setsid: true, Setctty: p.tty, Credential: p.as.credential()},
 			})
 		})
 		if err != nil {

@@ -2,6 +2,7 @@ package fake
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -45,6 +46,9 @@ func (h *handle) check(ctx context.Context) error {
 func (h *handle) Exec(ctx context.Context, c guest.Command, stdio [3]*os.File) (guest.Exit, error) {
 	if err := h.check(ctx); err != nil {
 		return guest.Exit{}, err
+	}
+	if c.TTY != nil || c.User != "" && c.User != "root" {
+		return guest.Exit{}, fmt.Errorf("terminals and users in a sandbox in memory: %w", errors.ErrUnsupported)
 	}
 	p, run, err := h.m.prepare(c, stdio)
 	if err != nil {

@@ -74,6 +74,10 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider, f Features) {
 		{"TreeKeepsEverything", treeKeepsEverything, true},
 		{"ServerInside", serverInside, true},
 		{"DialBeforeAndAfterDeath", dialAfterDeath, true},
+		{"User", user, true},
+		{"Terminal", terminal, true},
+		{"TerminalOfAUser", terminalOfAUser, true},
+		{"TerminalTimeout", terminalTimeout, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.real && !f.Real {
