@@ -295,7 +295,7 @@ func (b *box) handle(ctx context.Context) (guest.Box, error) {
 	}
 	h, err := b.prov.Connect(ctx, b.info.ID)
 	if errors.Is(err, sandbox.ErrNotFound) {
-		return nil, fmt.Errorf("sandbox %s (%s): %w", diag.Repr(b.info.Name), b.info.ID, guest.ErrGone) // infra by itself
+		return nil, fmt.Errorf("sandbox %s: %w (%w)", diag.Repr(b.info.Name), guest.ErrGone, err) // infra by itself
 	}
 	if err != nil {
 		return nil, step.Infra(fmt.Errorf("connect to sandbox %s: %w", b.info.ID, err))

@@ -22,6 +22,7 @@ type Client struct {
 	name  string
 	dial  Dialer
 	close func() error
+	why   func() string
 
 	mu     sync.Mutex
 	closed bool
@@ -34,6 +35,10 @@ var _ Box = (*Client)(nil)
 func NewClient(name string, dial Dialer, close func() error) *Client {
 	return &Client{name: name, dial: dial, close: close, active: map[*Conn]struct{}{}}
 }
+
+// Explain makes the errors of a box that is gone tell why: why says it in words, "" where nobody knows. It is to be called before the
+// Box is used.
+func (b *Client) Explain(why func() string) { b.why = why }
 
 // open connects and sends the request. The caller ends it with done.
 func (b *Client) open(ctx context.Context, r *Request, files ...*os.File) (*Conn, error) {
@@ -80,6 +85,11 @@ func (b *Client) wrap(ctx context.Context, err error) error {
 	case closed:
 		return fmt.Errorf("sandbox %s: %w", b.name, net.ErrClosed)
 	case errors.Is(err, ErrGone), broken(err):
+		if b.why != nil {
+			if why := b.why(); why != "" {
+				return fmt.Errorf("sandbox %s: %w: %s", b.name, ErrGone, why)
+			}
+		}
 		return fmt.Errorf("sandbox %s: %w", b.name, ErrGone)
 	}
 	return fmt.Errorf("sandbox %s: %w", b.name, err)

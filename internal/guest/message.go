@@ -75,6 +75,18 @@ const (
 // LeaseFormat is how a box's deadline, nanoseconds on the boot clock, stands in its lease file: always as wide, so that one write replaces it.
 const LeaseFormat = "%020d\n"
 
+// CauseFormat is the lease file of a box that has ended, just as wide: one of the Cause words.
+const CauseFormat = "%-20s\n"
+
+// Why a box's PID 1 ended by itself.
+const (
+	CauseLease   = "lease"   // its lease ended
+	CauseRemoved = "removed" // it was told to
+	CauseOwner   = "owner"   // what it was tied to ended
+	CauseDisk    = "disk"    // its disk was overfull
+	CauseLimit   = "limit"   // processes of a command could not be ended
+)
+
 // BirthFD is the descriptor of the socket that both are started with.
 const BirthFD = 3
 

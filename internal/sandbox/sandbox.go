@@ -143,13 +143,35 @@ const (
 
 // Causes of a box's death.
 const (
-	CauseLease   = "lease"   // its lease ended
-	CauseRemoved = "removed" // somebody destroyed it
-	CauseOwner   = "owner"   // the process that it was tied to ended
-	CauseMemory  = "memory"  // out of memory
-	CauseDisk    = "disk"    // over its disk limit, where a watchdog holds it
-	CauseSignal  = "signal"  // its PID 1 was killed from outside
+	CauseLease   = guest.CauseLease   // its lease ended
+	CauseRemoved = guest.CauseRemoved // somebody destroyed it
+	CauseOwner   = guest.CauseOwner   // the process that it was tied to ended
+	CauseMemory  = "memory"           // out of memory
+	CauseDisk    = guest.CauseDisk    // over its disk limit, where a watchdog holds it
+	CauseLimit   = guest.CauseLimit   // processes of a command that was to end could not be ended
+	CauseSignal  = "signal"           // its PID 1 was killed from outside
 )
+
+// Why says a cause in words; "" for none.
+func Why(cause string) string {
+	switch cause {
+	case CauseLease:
+		return "its lease ended"
+	case CauseRemoved:
+		return "it was removed"
+	case CauseOwner:
+		return "the process that it was tied to ended"
+	case CauseMemory:
+		return "it ran out of memory"
+	case CauseDisk:
+		return "it wrote more than its disk may hold"
+	case CauseLimit:
+		return "a command's processes could not be ended otherwise"
+	case CauseSignal:
+		return "its first process was killed from outside"
+	}
+	return ""
+}
 
 // Info describes a sandbox.
 type Info struct {

@@ -62,9 +62,17 @@ func list(ctx context.Context, p *verb.Program, o listOptions) error {
 	}
 	t := term.NewTable("SANDBOX", "PROVIDER", "NAME", "STATE", "LIVES", "RUN")
 	for _, b := range out.Boxes {
-		t.Row(b.ID, b.Provider, b.Name, b.State, lives(b, time.Now()), b.Run)
+		t.Row(b.ID, b.Provider, b.Name, state(b), lives(b, time.Now()), b.Run)
 	}
 	return t.Print(p.Streams)
+}
+
+// state says of a dead sandbox what it died of.
+func state(b sandbox.Info) string {
+	if b.Cause == "" {
+		return b.State
+	}
+	return b.State + " (" + b.Cause + ")"
 }
 
 // lives says how long a sandbox goes on.

@@ -71,29 +71,28 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	outside.Close()
 	clock.lap("probe")
 
-	ls, err := newLease(slot, b.Lease, func() { os.Exit(0) })
-	if err != nil {
+	s := &server{listener: l, spawner: sp, env: b.Env, pids: b.Pids}
+	if s.lease, err = newLease(slot, b.Lease, func() { s.die(guest.CauseLease) }); err != nil {
 		return nil, nil, err
 	}
 	mem := &memory{limit: b.Memory}
 	if b.MemoryEvents {
 		mem.events = rides.take()
 	}
-	var holds []*os.File
 	for range b.Holds {
-		holds = append(holds, rides.take())
+		s.holds = append(s.holds, rides.take())
 	}
 	if rides.short {
 		return nil, nil, errors.New("the boot message lacks descriptors")
 	}
-	s := &server{listener: l, spawner: sp, lease: ls, memory: mem, env: b.Env, pids: b.Pids, holds: holds}
+	s.memory = mem
 	if err := s.openNull(); err != nil {
 		return nil, nil, err
 	}
 	if mem.limit > 0 {
 		go mem.watch()
 	}
-	return s, &guest.Booted{Tried: tried, Notes: notes, Deadline: ls.deadline(), Spent: clock.spans}, nil
+	return s, &guest.Booted{Tried: tried, Notes: notes, Deadline: s.lease.deadline(), Spent: clock.spans}, nil
 }
 
 // rides are the descriptors that came with the boot message, taken in order.

@@ -72,6 +72,7 @@ func run() error {
 	// The owner's word that the box is to live, then its end. A leased box lives on without an owner.
 	kind, _, err := birth.Recv()
 	if err != nil || kind != guest.FrameEnd {
+		s.lease.mark(guest.CauseOwner)
 		return nil
 	}
 	if m := req.Boot.Probe.Marker; m != "" {
@@ -82,6 +83,7 @@ func run() error {
 		select {} // the lease or OpDie ends it
 	}
 	_, _, _ = birth.Recv()
+	s.lease.mark(guest.CauseOwner)
 	return nil
 }
 

@@ -53,7 +53,7 @@ func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*gues
 	*files = nil
 	if term != nil {
 		if err := term.handOver(c); err != nil { // nobody is there to see it
-			run.mustKill()
+			s.mustKill(&run)
 			<-run.end
 			return nil, err
 		}
@@ -81,16 +81,16 @@ func (s *server) await(c *guest.Command, run *started, gone <-chan struct{}) (*g
 	case end = <-run.end:
 	case <-timeout:
 		exit.TimedOut = true
-		exit.Left = run.mustKill()
+		exit.Left = s.mustKill(run)
 		end = <-run.end
 		exit.Left-- // the command itself
 	case <-gone:
-		run.mustKill()
+		s.mustKill(run)
 		<-run.end
 		return nil, errors.New("stopped by its caller")
 	}
 	if c.KillTree && !exit.TimedOut {
-		exit.Left = run.mustKill()
+		exit.Left = s.mustKill(run)
 	}
 	exit.Left = max(exit.Left, 0)
 	exit.CPU = end.cpu
@@ -103,11 +103,11 @@ func (s *server) await(c *guest.Command, run *started, gone <-chan struct{}) (*g
 }
 
 // mustKill kills all that the command started. If it can't, the box ends: nothing outlives its limits.
-func (r *started) mustKill() int {
+func (s *server) mustKill(r *started) int {
 	n, err := r.mark.kill()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "sandbox: end the box:", err)
-		os.Exit(1)
+		s.die(guest.CauseLimit)
 	}
 	return n
 }

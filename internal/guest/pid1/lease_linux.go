@@ -20,7 +20,9 @@ type lease struct {
 	mu   sync.Mutex
 	file *os.File // outside's copy of the deadline
 	at   int64
-	over bool
+	over bool // no renewal succeeds any more
+	// marked: file tells why the box ends.
+	marked bool
 }
 
 func newLease(file *os.File, d time.Duration, end func()) (*lease, error) {
@@ -82,6 +84,17 @@ func (l *lease) renew(d time.Duration) error {
 		return fmt.Errorf("record the lease: %w", err)
 	}
 	return nil
+}
+
+// mark tells outside, in the place of the deadline, why the box ends. The first cause stays, and no renewal succeeds any more.
+func (l *lease) mark(cause string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.marked {
+		return
+	}
+	l.marked, l.over = true, true
+	_, _ = l.file.WriteAt(fmt.Appendf(nil, guest.CauseFormat, cause), 0) // the end is the same without it
 }
 
 func (l *lease) deadline() int64 {

@@ -28,6 +28,12 @@ func (s *server) openNull() (err error) {
 	return err
 }
 
+// die ends the box and tells outside why.
+func (s *server) die(cause string) {
+	s.lease.mark(cause)
+	os.Exit(0)
+}
+
 // accept serves for ever. Clients that come too fast wait in the listener.
 func (s *server) accept() {
 	for {
@@ -76,7 +82,7 @@ func (s *server) serve(c *guest.Conn) {
 	case guest.OpRenew:
 		err = s.lease.renew(r.Lease)
 	case guest.OpDie:
-		os.Exit(0)
+		s.die(guest.CauseRemoved)
 	default:
 		err = fmt.Errorf("operation %q: %w", r.Op, errors.ErrUnsupported)
 	}

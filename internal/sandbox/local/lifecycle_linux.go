@@ -27,14 +27,20 @@ func (p *Provider) Connect(ctx context.Context, id string) (guest.Box, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
 	}
-	if pid, err := s.holder(); err != nil || pid == 0 {
-		s.close()
-		if err != nil {
-			return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+	pid, err := s.holder()
+	if err == nil && pid == 0 {
+		err = sandbox.ErrNotFound
+		if why := sandbox.Why(s.read().Cause); why != "" {
+			err = fmt.Errorf("it has ended, since %s: %w", why, sandbox.ErrNotFound)
 		}
-		return nil, fmt.Errorf("%s has ended: %w", id, sandbox.ErrNotFound)
 	}
-	return guest.NewClient(id, s.dial, func() error { s.close(); return nil }), nil
+	if err != nil {
+		s.close()
+		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+	}
+	b := guest.NewClient(id, s.dial, func() error { s.close(); return nil })
+	b.Explain(s.why)
+	return b, nil
 }
 
 // dial opens one connection to the box's PID 1.
@@ -93,7 +99,7 @@ func (p *Provider) Destroy(ctx context.Context, id string) error {
 // destroy kills and removes until both have worked: the box may be starting, or be destroyed by somebody else as well.
 func (p *Provider) destroy(ctx context.Context, s *slot) error {
 	for wait := time.Millisecond; s.here(); wait = min(2*wait, 50*time.Millisecond) {
-		if err := s.kill(ctx); err != nil {
+		if err := s.kill(ctx, sandbox.CauseRemoved); err != nil {
 			return err
 		}
 		if unix.Flock(s.fd(), unix.LOCK_EX|unix.LOCK_NB) == nil {
@@ -188,7 +194,11 @@ func (p *Provider) Close() error {
 	}
 	p.mu.Unlock()
 	var errs []error
-	for _, c := range tied {
+	for id, c := range tied {
+		if s, err := openSlot(p.boxes, id); err == nil {
+			s.mark(sandbox.CauseOwner)
+			s.close()
+		}
 		errs = append(errs, ignoreGone(c.proc.signal(unix.SIGKILL)))
 	}
 	for id, c := range tied {

@@ -153,7 +153,47 @@ func (s *slot) read() record {
 			r.Expires = end
 		}
 	}
+	if r.State == sandbox.StateDead {
+		r.Cause = cause(&r, strings.TrimSpace(lease))
+	}
 	return r
+}
+
+// cause is why a box is dead. Who ends it writes the word in the lease's place; what the kernel kills leaves none.
+func cause(r *record, lease string) string {
+	if sandbox.Why(lease) != "" {
+		return lease
+	}
+	for _, dir := range r.Cgroups { // a unified group holds PID 1 too
+		if b, err := os.ReadFile(filepath.Join(dir, "memory.events")); err == nil && !bytes.Contains(b, []byte("\noom_kill 0\n")) {
+			return sandbox.CauseMemory
+		}
+	}
+	if r.Tied && unix.Kill(r.OwnerPID, 0) != nil || r.Isolation.Level == "" { // the second: it died with its maker, before it lived
+		return sandbox.CauseOwner
+	}
+	return sandbox.CauseSignal
+}
+
+// mark says why the box is about to be killed.
+func (s *slot) mark(cause string) {
+	_, _ = s.file.WriteAt(fmt.Appendf(nil, guest.CauseFormat, cause), 0) // the end is the same without it
+}
+
+// whyLimit is how long the kernel may take to end a box whose connections have ended already.
+const whyLimit = 100 * time.Millisecond
+
+// why says in words why the box died; "" when it lives.
+func (s *slot) why() string {
+	for until := time.Now().Add(whyLimit); ; time.Sleep(time.Millisecond) {
+		r := s.read()
+		if r.State == sandbox.StateDead {
+			return sandbox.Why(r.Cause)
+		}
+		if time.Now().After(until) {
+			return ""
+		}
+	}
 }
 
 // stored reads the file. Its writer may be in the middle of a line, so a bad one is read again.
@@ -212,8 +252,8 @@ func (s *slot) holder() (int, error) {
 	return int(l.Pid), nil
 }
 
-// kill ends the box's PID 1 and waits for its end. It is nil when there is none.
-func (s *slot) kill(ctx context.Context) error {
+// kill ends the box's PID 1, leaves the cause, and waits for its end. It is nil when there is none.
+func (s *slot) kill(ctx context.Context, cause string) error {
 	pid, err := s.holder()
 	if err != nil || pid == 0 {
 		return err
@@ -238,6 +278,7 @@ func (s *slot) kill(ctx context.Context) error {
 	if again, err := s.holder(); err != nil || again != pid {
 		return err
 	}
+	s.mark(cause)
 	if err := p.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
