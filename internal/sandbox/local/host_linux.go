@@ -97,14 +97,14 @@ var skeleton = []string{
 	"/home", "/mnt", "/media", "/srv", "/opt", "/run", "/var", "/var/cache", "/var/lib", "/var/local", "/var/log", "/var/mail", "/var/opt", "/var/spool",
 }
 
-// layout reads how the host's root looks. etc and extra are trees of ours: the copy of /etc, and folders to write to; "" for none.
-func (h *host) layout(etc, extra string, o *Options) (*layout, error) {
+// layout reads how the host's root looks, and puts trees over it.
+func (h *host) layout(trees hostTrees, o *Options) (*layout, error) {
 	l := &layout{links: map[string]string{"/var/run": "/run", "/var/lock": "/run/lock"}, dirs: skeleton}
-	usr := source{target: "/usr", paths: []string{"/usr"}, owned: true}
-	if extra != "" {
-		usr.paths = []string{extra, "/usr"}
+	usr := trees.system("/usr")
+	if trees.extra != "" {
+		usr.paths = []string{trees.extra, "/usr"}
 	}
-	l.overlays = append(l.overlays, usr, source{target: "/etc", paths: []string{etc}, owned: true})
+	l.overlays = append(l.overlays, usr, source{target: "/etc", paths: []string{trees.etc}, owned: true})
 	for _, name := range systemDirs {
 		full := "/" + name
 		info, err := os.Lstat(full)
@@ -119,7 +119,7 @@ func (h *host) layout(etc, extra string, o *Options) (*layout, error) {
 			}
 			l.links[full] = to
 		case info.IsDir():
-			l.overlays = append(l.overlays, source{target: full, paths: []string{full}, owned: true})
+			l.overlays = append(l.overlays, trees.system(full))
 		}
 	}
 	shown := append(slices.Clone(o.Tools), o.Expose...)
@@ -138,6 +138,18 @@ func (h *host) layout(etc, extra string, o *Options) (*layout, error) {
 		l.binds = append(l.binds, source{target: name, paths: []string{name}, dir: info.IsDir()})
 	}
 	return l, nil
+}
+
+// system is a folder of the host with what is private in it taken away.
+func (t hostTrees) system(top string) source {
+	s := source{target: top, paths: []string{top}, owned: true}
+	if t.private == "" {
+		return s
+	}
+	if _, err := os.Lstat(t.private + top); err == nil {
+		s.paths = []string{t.private + top, top}
+	}
+	return s
 }
 
 // homesBelow are the users' homes under dir, relative to it, without those that are shown on purpose.

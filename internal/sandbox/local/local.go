@@ -29,6 +29,8 @@ type Options struct {
 	// what is masked otherwise.
 	Tools  []string
 	Expose []string
+
+	privateIndex string // of tests; "" is the one of all state roots
 }
 
 // Defaults of a Spec's limits.

@@ -1,11 +1,13 @@
 package local
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -48,11 +50,11 @@ func (r *rides) close() {
 
 // look finds out what of the host the box shall see.
 func (m *making) look(ctx context.Context) error {
-	etc, extra, err := m.hostTrees(ctx)
+	trees, err := m.hostTrees(ctx)
 	if err != nil {
 		return err
 	}
-	if m.layout, err = m.p.host.layout(etc, extra, &m.p.opts); err != nil {
+	if m.layout, err = m.p.host.layout(trees, &m.p.opts); err != nil {
 		return err
 	}
 	return m.show()
@@ -353,26 +355,40 @@ func (m *making) hold(h *treestore.Held, err error) (string, error) {
 	return h.Path(), nil
 }
 
-// hostTrees are the copy of /etc and, where ids aren't mapped, the bare folders that go over /usr.
-func (m *making) hostTrees(ctx context.Context) (etc, extra string, err error) {
+// hostTrees are what stands between the host's folders and a box.
+type hostTrees struct {
+	etc   string // the copy of /etc
+	extra string // bare folders that go over /usr where ids aren't mapped; "" elsewhere
+	// private takes away what only root may read, where ids are mapped; "" elsewhere.
+	private string
+}
+
+func (m *making) hostTrees(ctx context.Context) (got hostTrees, err error) {
 	t, h := m.p.trees, m.p.host
 	uid := 0
 	if h.wide && !h.idmaps() {
 		uid = idFirst
 	}
-	build := func(fill func(string) error) func(string) error {
-		return func(dir string) error {
+	build := func(fill func(string) error) func([]string, string) error {
+		return func(_ []string, dir string) error {
 			if err := fill(dir); err != nil || uid == 0 {
 				return err
 			}
 			return give(dir, uid)
 		}
 	}
-	etc, err = m.hold(t.get(ctx, "etc", owner(uid), func() ([]string, error) { return etcNames("/etc") },
-		build(func(dir string) error { return copyEtc("/etc", dir) })))
-	if err != nil || h.idmaps() {
-		return etc, "", err
+	etc := &treeKind{name: "etc", list: func() ([]string, error) { return etcNames("/etc") }, build: build(func(dir string) error { return copyEtc("/etc", dir) })}
+	if got.etc, err = m.hold(t.get(ctx, etc, owner(uid))); err != nil {
+		return got, err
 	}
-	extra, err = m.hold(t.get(ctx, "usr", owner(uid), skeletonNames, build(copySkeleton)))
-	return etc, extra, err
+	if h.idmaps() {
+		private := &treeKind{
+			name: "private", list: func() ([]string, error) { return privateNames(ownedTops()), nil }, build: whiteOut, age: privateFor,
+			index: cmp.Or(m.p.opts.privateIndex, filepath.Join(privateDir, "private.index")),
+		}
+		got.private, err = m.hold(t.get(ctx, private, owner(uid)))
+		return got, err
+	}
+	got.extra, err = m.hold(t.get(ctx, &treeKind{name: "usr", list: skeletonNames, build: build(copySkeleton)}, owner(uid)))
+	return got, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -47,8 +48,22 @@ func (s stamps) hold() bool {
 	return s != ""
 }
 
-// readStamps reads what was saved; "" where nothing was.
-func readStamps(name string) stamps {
+// names are the files that there were.
+func (s stamps) names() []string {
+	var names []string
+	for line := range strings.Lines(string(s)) {
+		if f := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", 5); len(f) == 5 {
+			names = append(names, f[4])
+		}
+	}
+	return names
+}
+
+// readStamps reads what was saved; "" where nothing was, or longer than age ago, if there is one.
+func readStamps(name string, age time.Duration) stamps {
+	if info, err := os.Stat(name); age > 0 && (err != nil || time.Since(info.ModTime()) > age) {
+		return ""
+	}
 	b, err := os.ReadFile(name)
 	if err != nil {
 		return ""

@@ -25,8 +25,20 @@ type trees struct {
 
 // look is what a look at the host said.
 type look struct {
-	key string
-	at  time.Time
+	key   string
+	names []string
+	at    time.Time
+}
+
+// treeKind is one kind of tree.
+type treeKind struct {
+	name string
+	// list finds the files that the tree depends on, and build makes it of them.
+	list  func() ([]string, error)
+	build func(names []string, dir string) error
+	// age is how long what list found counts while no file of it changes; 0: for ever. index is where that is kept; "": with the trees.
+	age   time.Duration
+	index string
 }
 
 const (
@@ -44,9 +56,9 @@ func newTrees(dir string) *trees {
 	}
 }
 
-// get holds the tree of a kind that is built from the files of list as they are now. owner tells apart trees of different owners.
-func (t *trees) get(ctx context.Context, kind, owner string, list func() ([]string, error), build func(dir string) error) (*treestore.Held, error) {
-	key, err := t.key(kind, owner, list)
+// get holds the tree of a kind as the host is now. owner tells apart trees of different owners.
+func (t *trees) get(ctx context.Context, kind *treeKind, owner string) (*treestore.Held, error) {
+	key, names, err := t.key(kind, owner)
 	if err != nil {
 		return nil, err
 	}
@@ -56,10 +68,10 @@ func (t *trees) get(ctx context.Context, kind, owner string, list func() ([]stri
 		if err := os.Chmod(dir, 0o755); err != nil { // all users of a box pass through it
 			return err
 		}
-		return build(dir)
+		return kind.build(names, dir)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the copy of %s for sandboxes: %w", kind, err)
+		return nil, fmt.Errorf("make the copy of %s for sandboxes: %w", kind.name, err)
 	}
 	if built {
 		_, _ = t.store.Prune(ctx, func(e treestore.Entry) bool { // the next one that builds tries again
@@ -69,29 +81,33 @@ func (t *trees) get(ctx context.Context, kind, owner string, list func() ([]stri
 	return held, nil
 }
 
-// key stands for the state of the files of list. That list is saved, so that finding out that nothing changed needs no search.
-func (t *trees) key(kind, owner string, list func() ([]string, error)) (string, error) {
+// key stands for the state of the files that a kind depends on. Their list is saved, so that finding out that nothing changed needs no
+// search.
+func (t *trees) key(kind *treeKind, owner string) (string, []string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if l, ok := t.looked[kind]; ok && time.Since(l.at) < fresh {
-		return l.key + owner, nil
+	if l, ok := t.looked[kind.name]; ok && time.Since(l.at) < fresh {
+		return l.key + owner, l.names, nil
 	}
-	index := filepath.Join(t.dir, kind+".index")
-	from := readStamps(index)
+	index := filepath.Join(t.dir, kind.name+".index")
+	if kind.index != "" && atomicfile.MkdirAll(filepath.Dir(kind.index)) == nil {
+		index = kind.index
+	}
+	from := readStamps(index, kind.age)
 	if !from.hold() {
-		names, err := list()
+		names, err := kind.list()
 		if err != nil {
-			return "", fmt.Errorf("look at the files of %s: %w", kind, err)
+			return "", nil, fmt.Errorf("look at the files of %s: %w", kind.name, err)
 		}
 		from = stamp(names)
-		if err := atomicfile.MkdirAll(t.dir); err != nil {
-			return "", err
+		if err := atomicfile.MkdirAll(filepath.Dir(index)); err != nil {
+			return "", nil, err
 		}
 		if err := atomicfile.WriteBytes(index, 0o600, []byte(from)); err != nil {
-			return "", err
+			return "", nil, err
 		}
 	}
-	key := treeMark + kind + "-" + from.key(t.boot)
-	t.looked[kind] = look{key, time.Now()}
-	return key + owner, nil
+	l := look{treeMark + kind.name + "-" + from.key(t.boot), from.names(), time.Now()}
+	t.looked[kind.name] = l
+	return l.key + owner, l.names, nil
 }
