@@ -3,6 +3,7 @@ package guest
 import (
 	"io/fs"
 	"path"
+	"strings"
 	"time"
 )
 
@@ -99,7 +100,7 @@ type Launch struct {
 }
 
 // Boot is what a provider tells PID 1: the world to build and how to live in it. Files ride with the request in this order: the
-// listener; the slot, a file that PID 1 locks for the box's life and whose first bytes are the lease's end; one for every Layer and Bind that says so; one for every cgroup to join; the memory
+// listener; the slot, a file that PID 1 locks for the box's life and whose first bytes are the lease's end; one for every Layer of Stack and of Overlays and every Bind that says so; one for every cgroup to join; the memory
 // events; the locks to hold.
 type Boot struct {
 	Hostname string `json:"hostname"`
@@ -125,10 +126,13 @@ type Boot struct {
 	// Holds is how many locks ride along that PID 1 keeps for the box's life.
 	Holds int `json:"holds,omitempty"`
 
-	Overlays []Overlay         `json:"overlays"`
+	// Stack are the layers of the snapshot that the box begins with, topmost first. Each is a folder with one folder for every place that was
+	// written to, named by PlaceName, in the form of overlays.
+	Stack    []Layer           `json:"stack,omitempty"`
+	Overlays []Overlay         `json:"overlays"` // that of "/" is made without layers when it isn't there
 	Binds    []Bind            `json:"binds,omitempty"`
 	Links    map[string]string `json:"links,omitempty"`    // path to target
-	Contents map[string]string `json:"contents,omitempty"` // path below an overlay to a file's text
+	Contents map[string]string `json:"contents,omitempty"` // path to a file's text
 	Dirs     []string          `json:"dirs,omitempty"`     // made 0755
 
 	Probe Probing `json:"probe"`
@@ -141,6 +145,14 @@ type Overlay struct {
 	Hide   []string `json:"hide,omitempty"` // folders below Path that appear empty, relative to it
 	// Fallback allows a read-only bind of the last layer where the kernel refuses the overlay because of mounts below it.
 	Fallback bool `json:"fallback,omitempty"`
+}
+
+// PlaceName is the name of a place of a box, the path of an Overlay, in a layer of a snapshot.
+func PlaceName(p string) string {
+	if p == "/" {
+		return "@"
+	}
+	return strings.ReplaceAll(strings.TrimPrefix(p, "/"), "/", "+")
 }
 
 // Layer is one read-only folder of an Overlay: a path of the host, or a mount that rides along.

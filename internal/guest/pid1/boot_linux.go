@@ -40,7 +40,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 		return nil, nil, err
 	}
 	defer outside.Close()
-	notes, err := buildWorld(b, rides)
+	notes, places, err := buildWorld(b, rides)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -71,7 +71,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	outside.Close()
 	clock.lap("probe")
 
-	s := &server{listener: l, spawner: sp, env: b.Env, pids: b.Pids}
+	s := &server{listener: l, spawner: sp, env: b.Env, pids: b.Pids, places: places}
 	if s.lease, err = newLease(slot, b.Lease, func() { s.die(guest.CauseLease) }); err != nil {
 		return nil, nil, err
 	}

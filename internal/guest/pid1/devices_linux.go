@@ -9,7 +9,14 @@ import (
 
 // devices makes a /dev of the few nodes that every program expects, bound from the host's, and a terminal file system of its own.
 func (w *world) devices() error {
-	dev := root + "/dev"
+	const dev = stage + "/dev"
+	if err := mkdirs("", dev); err != nil {
+		return err
+	}
+	// A mount of its own: its files are none that the box wrote.
+	if err := unix.Mount(dev, dev, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind /dev: %w", err)
+	}
 	for _, name := range []string{"null", "zero", "full", "random", "urandom", "tty"} {
 		if err := writeNew(dev+"/"+name, ""); err != nil {
 			return err
@@ -34,6 +41,9 @@ func (w *world) devices() error {
 			return fmt.Errorf("link /dev/%s: %w", name, err)
 		}
 	}
+	if err := moveTo(dev, "/dev"); err != nil {
+		return fmt.Errorf("mount /dev: %w", err)
+	}
 	return nil
 }
 
@@ -45,7 +55,10 @@ var (
 
 // proc mounts the box's own process file system.
 func (w *world) proc() error {
-	dir := root + "/proc"
+	const dir = stage + "/proc"
+	if err := mkdirs("", dir); err != nil {
+		return err
+	}
 	if err := unix.Mount("proc", dir, "proc", private|unix.MS_NOEXEC, ""); err != nil {
 		if errors.Is(err, unix.EPERM) {
 			return fmt.Errorf("mount /proc: %w: the host's own /proc is covered in part, as in a container; "+
@@ -74,6 +87,9 @@ func (w *world) proc() error {
 		if err := mask(dir + "/" + name); err != nil {
 			return fmt.Errorf("mask /proc/%s: %w", name, err)
 		}
+	}
+	if err := moveTo(dir, "/proc"); err != nil {
+		return fmt.Errorf("mount /proc: %w", err)
 	}
 	return nil
 }

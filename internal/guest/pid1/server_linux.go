@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/guest/tree"
 )
 
 // server answers the wire: one connection, one operation.
@@ -21,6 +22,7 @@ type server struct {
 	pids     uint64
 	null     *os.File
 	holds    []*os.File // kept open for the box's life
+	places   []*place
 }
 
 func (s *server) openNull() (err error) {
@@ -76,7 +78,7 @@ func (s *server) serve(c *guest.Conn) {
 			reply.Stat = guest.StatOf(r.Path, info)
 		}
 	case guest.OpTree:
-		err = sendTree(guest.DataWriter{Conn: c}, r.Path)
+		err = tree.Pack(guest.DataWriter{Conn: c}, r.Path)
 	case guest.OpExtract:
 		err = receiveTree(c, r.Path)
 	case guest.OpRenew:

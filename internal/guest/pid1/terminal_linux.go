@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/guest/tree"
 )
 
 // ptmx makes the terminals of the box's own file system of them.
@@ -18,7 +19,7 @@ type terminal struct{ master, slave *os.File }
 
 // openTerminal makes a terminal of t's size and puts it in the place of p's stdio.
 func openTerminal(t *guest.TTY, p *program) (*terminal, error) {
-	fd, err := openPlain(ptmx, unix.O_RDWR|unix.O_NOCTTY)
+	fd, err := tree.OpenPlain(ptmx, unix.O_RDWR|unix.O_NOCTTY)
 	if err != nil {
 		return nil, fmt.Errorf("make a terminal: %w", &fs.PathError{Op: "open", Path: ptmx, Err: err})
 	}

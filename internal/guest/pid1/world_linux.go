@@ -25,42 +25,23 @@ const (
 
 // world is a root under construction.
 type world struct {
-	b     *guest.Boot
-	rides *rides
-	notes []string
-	made  map[string]bool // folders that exist below root
-	n     int             // numbers the helper folders of the stage
+	b      *guest.Boot
+	rides  *rides
+	notes  []string
+	stack  []string // folders of the snapshot's layers, topmost first
+	places []*place
+	n      int // numbers the helper folders of the stage
 }
 
 // buildWorld makes the box's root and enters it. The host's mounts are out of reach when it returns.
-func buildWorld(b *guest.Boot, r *rides) ([]string, error) {
-	w := &world{b: b, rides: r, made: map[string]bool{}}
-	if err := w.prepare(); err != nil {
-		return nil, err
-	}
-	for _, o := range b.Overlays {
-		if err := w.overlay(&o); err != nil {
-			return nil, fmt.Errorf("mount %s: %w", o.Path, err)
+func buildWorld(b *guest.Boot, r *rides) ([]string, []*place, error) {
+	w := &world{b: b, rides: r}
+	for _, f := range []func() error{w.prepare, w.layers, w.skeleton, w.mountPlaces, w.devices, w.proc, w.binds, enter} {
+		if err := f(); err != nil {
+			return nil, nil, err
 		}
 	}
-	if err := w.folders(); err != nil {
-		return nil, err
-	}
-	if err := w.devices(); err != nil {
-		return nil, err
-	}
-	if err := w.proc(); err != nil {
-		return nil, err
-	}
-	for _, bind := range b.Binds {
-		if err := w.bind(&bind); err != nil {
-			return nil, fmt.Errorf("show %s: %w", bind.Target, err)
-		}
-	}
-	if err := enter(); err != nil {
-		return nil, err
-	}
-	return w.notes, nil
+	return w.notes, w.places, nil
 }
 
 // prepare cuts the mounts off from the host's and mounts the file system that holds all that the box writes.
@@ -78,12 +59,75 @@ func (w *world) prepare() error {
 	if err := unix.Mount("sandbox", stage, "tmpfs", private, opts); err != nil {
 		return fmt.Errorf("mount the sandbox's disk: %w", err)
 	}
-	if err := mkdirs("", root, root+"/usr", root+"/etc", root+"/dev", root+"/proc"); err != nil {
-		return err
+	return mkdirs("", root)
+}
+
+// layers finds out what every place is made of. The descriptors of its layers stay open for the box's life: they tell what it began with.
+func (w *world) layers() error {
+	for _, l := range w.b.Stack {
+		dir := l.Path
+		if l.File {
+			var err error
+			if dir, err = w.attach(); err != nil {
+				return err
+			}
+		}
+		w.stack = append(w.stack, dir)
 	}
-	// pivot_root wants a mount, and the folders beside it on the stage stay out of the box's sight.
-	if err := unix.Mount(root, root, "", unix.MS_BIND, ""); err != nil {
-		return fmt.Errorf("bind the root: %w", err)
+	overlays := w.b.Overlays
+	if !slices.ContainsFunc(overlays, func(o guest.Overlay) bool { return o.Path == "/" }) {
+		overlays = append([]guest.Overlay{{Path: "/"}}, overlays...)
+	}
+	for _, o := range overlays {
+		p := &place{path: o.Path, fallback: o.Fallback}
+		var err error
+		if p.own, err = w.place("own"); err != nil {
+			return err
+		}
+		w.places = append(w.places, p)
+		if err := w.lowers(p, &o); err != nil {
+			return fmt.Errorf("mount %s: %w", o.Path, err)
+		}
+		for _, name := range o.Hide {
+			if err := hide(p.own, name); err != nil {
+				return fmt.Errorf("hide %s: %w", name, err)
+			}
+		}
+	}
+	slices.SortStableFunc(w.places, func(a, b *place) int { return len(a.path) - len(b.path) }) // mounts come before those below them
+	return nil
+}
+
+// lowers opens the layers of a place: those of the snapshot, the box's own, those of the host.
+func (w *world) lowers(p *place, o *guest.Overlay) error {
+	for _, dir := range w.stack {
+		fd, err := unix.Open(dir+"/"+guest.PlaceName(o.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if errors.Is(err, unix.ENOENT) {
+			continue // nothing was written there
+		}
+		if err != nil {
+			return fmt.Errorf("open a layer of the snapshot: %w", err)
+		}
+		p.lowers = append(p.lowers, fd)
+	}
+	p.stacked = len(p.lowers)
+	dirs := []string{p.own}
+	for _, l := range o.Layers {
+		dir := l.Path
+		if l.File {
+			var err error
+			if dir, err = w.attach(); err != nil {
+				return err
+			}
+		}
+		dirs = append(dirs, dir)
+	}
+	for _, dir := range dirs {
+		fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return fmt.Errorf("open %s: %w", dir, err)
+		}
+		p.lowers = append(p.lowers, fd)
 	}
 	return nil
 }
@@ -95,16 +139,17 @@ func (w *world) place(kind string) (string, error) {
 	return dir, unix.Mkdir(dir, 0o755)
 }
 
-func (w *world) overlay(o *guest.Overlay) error {
-	lowers, closers, err := w.lowers(o.Layers)
-	defer func() {
-		for _, c := range closers {
-			unix.Close(c)
+// mountPlaces mounts every place, the root first.
+func (w *world) mountPlaces() error {
+	for _, p := range w.places {
+		if err := w.mountPlace(p); err != nil {
+			return fmt.Errorf("mount %s: %w", p.path, err)
 		}
-	}()
-	if err != nil {
-		return err
 	}
+	return nil
+}
+
+func (w *world) mountPlace(p *place) error {
 	upper, err := w.place("upper")
 	if err != nil {
 		return err
@@ -113,51 +158,66 @@ func (w *world) overlay(o *guest.Overlay) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range o.Hide {
-		if err := hide(upper, name); err != nil {
-			return fmt.Errorf("hide %s: %w", name, err)
-		}
-	}
-	for name, text := range w.b.Contents {
-		if rel, ok := strings.CutPrefix(name, o.Path+"/"); ok {
-			if err := writeNew(upper+"/"+rel, text); err != nil {
-				return err
-			}
-		}
-	}
-	target := root + o.Path
-	if err := w.mkdirAll(o.Path); err != nil {
+	if p.upper, err = unix.Open(upper, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0); err != nil {
 		return err
 	}
-	opts := "lowerdir=" + strings.Join(lowers, ":") + ",upperdir=" + upper + ",workdir=" + work + ",userxattr"
+	if err := p.inherit(upper); err != nil {
+		return err
+	}
+	var names []string
+	for i, fd := range p.lowers {
+		if i == p.stacked && len(p.lowers) > 1 {
+			if held, err := os.ReadDir(p.own); err == nil && len(held) == 0 {
+				continue // one layer less to look through
+			}
+		}
+		names = append(names, fdPath(fd))
+	}
+	target := root
+	if p.path != "/" {
+		fd, err := mountPoint(p.path)
+		if err != nil {
+			return err
+		}
+		defer unix.Close(fd)
+		target = fdPath(fd)
+	}
+	opts := "lowerdir=" + strings.Join(names, ":") + ",upperdir=" + upper + ",workdir=" + work + ",userxattr"
 	err = unix.Mount("overlay", target, "overlay", private, opts)
-	if errors.Is(err, unix.EINVAL) && o.Fallback {
-		w.notes = append(w.notes, o.Path+": read-only, since other file systems are mounted below it on the host")
-		return bindTree(lowers[len(lowers)-1], target)
+	if errors.Is(err, unix.EINVAL) && p.fallback && p.stacked == 0 {
+		w.notes = append(w.notes, p.path+": read-only, since other file systems are mounted below it on the host")
+		return bindTree(names[len(names)-1], p.path)
 	}
 	return err
 }
 
-// lowers are overlay options for layers. A path goes through a descriptor, since options can't hold every name.
-func (w *world) lowers(layers []guest.Layer) (names []string, fds []int, err error) {
-	for _, l := range layers {
-		if l.File {
-			at, err := w.attach()
-			if err != nil {
-				return nil, fds, err
-			}
-			names = append(names, at)
-			continue
-		}
-		fd, err := unix.Open(l.Path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return nil, fds, fmt.Errorf("open %s: %w", l.Path, err)
-		}
-		fds = append(fds, fd)
-		names = append(names, "/proc/self/fd/"+strconv.Itoa(fd))
+// mountPoint opens a place of the root to mount on, never through a link: a layer may hold any.
+func mountPoint(name string) (int, error) {
+	dir, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
 	}
-	return names, fds, nil
+	defer unix.Close(dir)
+	fd, err := unix.Openat2(dir, strings.TrimPrefix(name, "/"), &unix.OpenHow{
+		Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS,
+	})
+	if err != nil {
+		return -1, fmt.Errorf("find %s in the root: %w", name, err)
+	}
+	return fd, nil
 }
+
+// moveTo moves the mount at dir to a place of the root.
+func moveTo(dir, name string) error {
+	fd, err := mountPoint(name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.Mount(dir, fdPath(fd), "", unix.MS_MOVE, "")
+}
+
+func fdPath(fd int) string { return "/proc/self/fd/" + strconv.Itoa(fd) }
 
 // attach puts the next mount that rode along onto the stage.
 func (w *world) attach() (string, error) {
@@ -181,7 +241,7 @@ func hide(upper, name string) error {
 	if err := os.MkdirAll(path.Join(upper, name), 0o755); err != nil {
 		return err
 	}
-	return unix.Setxattr(path.Join(upper, name), "user.overlay.opaque", []byte("y"), 0)
+	return unix.Setxattr(path.Join(upper, name), opaque, []byte("y"), 0)
 }
 
 func writeNew(name, text string) error {
@@ -196,10 +256,15 @@ func writeNew(name, text string) error {
 	return nil
 }
 
-// folders makes the skeleton around the overlays, and the links that the host has in its root.
-func (w *world) folders() error {
-	for _, name := range w.b.Dirs {
-		if err := w.mkdirAll(name); err != nil {
+// skeleton makes what the box has of its own below what it writes: folders, links, files and mount points. What the layers hold already stays theirs, but
+// for the files.
+func (w *world) skeleton() error {
+	dirs := slices.Concat(w.b.Dirs, []string{"/dev", "/proc"})
+	for _, p := range w.places {
+		dirs = append(dirs, p.path)
+	}
+	for _, name := range dirs {
+		if err := w.mkdirAll(name, 0o755); err != nil {
 			return err
 		}
 	}
@@ -207,34 +272,84 @@ func (w *world) folders() error {
 		name string
 		mode uint32
 	}{{"/root", 0o700}, {"/tmp", 0o1777}, {"/var/tmp", 0o1777}, {"/run/lock", 0o1777}} {
-		if err := w.mkdirAll(d.name); err != nil {
-			return err
-		}
-		if err := unix.Chmod(root+d.name, d.mode); err != nil {
+		if err := w.mkdirAll(d.name, d.mode); err != nil {
 			return err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.b.Links)) {
-		if err := w.mkdirAll(path.Dir(name)); err != nil {
+		p, rel := w.at(name)
+		if p.began(rel) {
+			continue
+		}
+		if err := w.mkdirAll(path.Dir(name), 0o755); err != nil {
 			return err
 		}
-		if err := unix.Symlink(w.b.Links[name], root+name); err != nil {
+		if err := unix.Symlink(w.b.Links[name], p.own+"/"+rel); err != nil {
 			return fmt.Errorf("link %s: %w", name, err)
+		}
+	}
+	for name, text := range w.b.Contents {
+		p, rel := w.at(name)
+		if err := os.MkdirAll(path.Dir(p.own+"/"+rel), 0o755); err != nil {
+			return err
+		}
+		if err := writeNew(p.own+"/"+rel, text); err != nil {
+			return err
+		}
+	}
+	for _, b := range w.b.Binds {
+		if err := w.bindPoint(&b); err != nil {
+			return fmt.Errorf("show %s: %w", b.Target, err)
 		}
 	}
 	return nil
 }
 
-// mkdirAll makes a folder of the root with its parents.
-func (w *world) mkdirAll(name string) error {
-	if name == "/" || w.made[name] {
+func (w *world) bindPoint(b *guest.Bind) error {
+	if b.Dir {
+		return w.mkdirAll(b.Target, 0o755)
+	}
+	p, rel := w.at(b.Target)
+	if p.began(rel) {
 		return nil
 	}
-	if err := w.mkdirAll(path.Dir(name)); err != nil {
+	if err := w.mkdirAll(path.Dir(b.Target), 0o755); err != nil {
 		return err
 	}
-	w.made[name] = true
-	return mkdirs(root, name)
+	if err := os.MkdirAll(path.Dir(p.own+"/"+rel), 0o755); err != nil {
+		return err
+	}
+	return writeNew(p.own+"/"+rel, "")
+}
+
+// at is the place that holds a path of the box, and the path below it.
+func (w *world) at(name string) (*place, string) {
+	best, rel := w.places[0], strings.TrimPrefix(name, "/")
+	for _, p := range w.places {
+		if below, ok := strings.CutPrefix(name, p.path+"/"); ok {
+			best, rel = p, below
+		}
+	}
+	return best, rel
+}
+
+// mkdirAll makes a folder in the box's own layers with its parents, unless the layers have something there.
+func (w *world) mkdirAll(name string, mode uint32) error {
+	p, rel := w.at(name)
+	if name == "/" || p.began(rel) {
+		return nil
+	}
+	if err := w.mkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	// The layers may have the parents, and the box's own not.
+	if err := os.MkdirAll(path.Dir(p.own+"/"+rel), 0o755); err != nil {
+		return err
+	}
+	if err := unix.Mkdir(p.own+"/"+rel, 0o755); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("make %s: %w", name, err)
+	}
+	return unix.Chmod(p.own+"/"+rel, mode)
 }
 
 // mkdirs makes folders; those that exist are fine.
@@ -247,36 +362,50 @@ func mkdirs(base string, names ...string) error {
 	return nil
 }
 
-func (w *world) bind(b *guest.Bind) error {
-	target := root + b.Target
-	if err := w.mkdirAll(path.Dir(b.Target)); err != nil {
-		return err
-	}
-	if b.Dir {
-		if err := w.mkdirAll(b.Target); err != nil {
-			return err
+// binds shows what of the host is seen as it is.
+func (w *world) binds() error {
+	for _, b := range w.b.Binds {
+		if err := w.bind(&b); err != nil {
+			return fmt.Errorf("show %s: %w", b.Target, err)
 		}
-	} else if err := writeNew(target, ""); err != nil && !errors.Is(err, unix.EEXIST) {
+	}
+	return nil
+}
+
+func (w *world) bind(b *guest.Bind) error {
+	if !b.File {
+		return bindTree(b.Path, b.Target)
+	}
+	fd, err := mountPoint(b.Target)
+	if err != nil {
 		return err
 	}
-	if !b.File {
-		return bindTree(b.Path, target)
-	}
+	defer unix.Close(fd)
 	f := w.rides.take()
 	if f == nil {
 		return errors.New("its mount is missing")
 	}
 	defer f.Close()
-	return unix.MoveMount(int(f.Fd()), "", unix.AT_FDCWD, target, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	return unix.MoveMount(int(f.Fd()), "", fd, "", unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_EMPTY_PATH)
 }
 
-// bindTree shows source read-only at target, with what is mounted below it.
-func bindTree(source, target string) error {
-	if err := unix.Mount(source, target, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+// bindTree shows source read-only at a place of the root, with what is mounted below it.
+func bindTree(source, name string) error {
+	fd, err := mountPoint(name)
+	if err != nil {
 		return err
 	}
+	defer unix.Close(fd)
+	if err := unix.Mount(source, fdPath(fd), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
+		return err
+	}
+	mounted, err := mountPoint(name)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(mounted)
 	attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_RDONLY | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
-	return unix.MountSetattr(unix.AT_FDCWD, target, unix.AT_RECURSIVE, attr)
+	return unix.MountSetattr(mounted, "", unix.AT_EMPTY_PATH|unix.AT_RECURSIVE, attr)
 }
 
 // enter makes the new root the only one.

@@ -1,4 +1,4 @@
-package pid1
+package tree
 
 import (
 	"archive/tar"
@@ -46,7 +46,7 @@ func FuzzExtract(f *testing.F) {
 		if err := os.WriteFile(keep, []byte("kept"), 0o640); err != nil {
 			t.Fatal(err)
 		}
-		_ = extract(bytes.NewReader(data), filepath.Join(root, "in"))
+		_ = Extract(bytes.NewReader(data), filepath.Join(root, "in"))
 		if b, err := os.ReadFile(keep); err != nil || string(b) != "kept" {
 			t.Fatalf("the file outside is %q, %v", b, err)
 		}
@@ -113,7 +113,7 @@ func TestSendTreeOfAShrinkingFile(t *testing.T) {
 	}
 	var buf bytes.Buffer
 	w := &shrinker{w: &buf, file: filepath.Join(dir, "f")}
-	if err := sendTree(w, dir); err != nil {
+	if err := Pack(w, dir); err != nil {
 		t.Fatal(err)
 	}
 	r := tar.NewReader(&buf)

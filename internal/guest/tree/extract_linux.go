@@ -1,4 +1,4 @@
-package pid1
+package tree
 
 import (
 	"archive/tar"
@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"agentenv.internal/agentenv/internal/guest"
 )
 
 var (
@@ -20,27 +18,12 @@ var (
 	errThrough = fmt.Errorf("the name goes through a link or a file: %w", fs.ErrInvalid)
 )
 
-// receiveTree unpacks the client's tar under name. What came without the client's end mark is not taken for the whole.
-func receiveTree(c *guest.Conn, name string) error {
-	data := &guest.DataReader{Conn: c}
-	if err := extract(data, name); err != nil {
-		return err
-	}
-	if _, err := io.Copy(io.Discard, data); err != nil {
-		return fmt.Errorf("read the archive: %w", err)
-	}
-	if data.Last != guest.FrameEnd {
-		return fmt.Errorf("read the archive: %w", io.ErrUnexpectedEOF)
-	}
-	return nil
-}
-
-// extract unpacks a tar under the folder name, which is made when absent. No entry is written outside it or through a link in it.
-func extract(r io.Reader, name string) error {
+// Extract unpacks a tar under the folder name, which is made when absent. No entry is written outside it or through a link in it.
+func Extract(r io.Reader, name string) error {
 	if err := os.MkdirAll(name, 0o755); err != nil {
 		return err
 	}
-	fd, err := openPlain(name, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := OpenPlain(name, unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
 	}

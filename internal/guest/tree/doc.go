@@ -1,0 +1,6 @@
+// Package tree packs folders as tars and unpacks them, with modes, owners, links, extended attributes and the marks of overlays. It is the
+// one way by which trees enter and leave a sandbox, and by which snapshots are kept.
+//
+// Unpacking trusts nothing: no entry is written outside its folder or through a link, whoever changes the folder meanwhile. It imports the
+// standard library and x/sys alone, since PID 1 of every sandbox does this work, and needs Linux.
+package tree
