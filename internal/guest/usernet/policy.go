@@ -137,6 +137,9 @@ const (
 	WhyPort    = "the port is not in the allowlist"
 	WhyPrivate = "the address is not public"
 	WhyName    = "not a host name"
+	WhyOwn     = "the address is the host's own"
+	WhyICMP    = "only TCP and UDP leave a sandbox"
+	WhyFlows   = "too many connections are open"
 )
 
 // Name tells why a name may not be asked for; "" when it may.
