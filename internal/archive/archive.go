@@ -2,7 +2,7 @@
 //
 // An archive from outside can leave nothing but plain files, folders and links that stay inside, below the folder it is unpacked into, and no
 // more of them than Limits allow. A member that would do something else is refused alone, by name, and the rest is unpacked; a broken limit
-// ends the work. Nothing is ever written through a link: links are made last. Owners are not kept.
+// ends the work. Nothing is ever written through a link: links are made last. Owners are not kept, but for layers of images (Options.Layer).
 //
 // What is unpacked is not synced, and stays when an error ends the work: unpack into a folder that can be thrown away.
 package archive
@@ -85,6 +85,8 @@ type Options struct {
 	Overwrite bool
 	// Refuse may refuse a member by its name: it answers why, or "". nil refuses none.
 	Refuse func(name string, dir bool) string
+	// Layer reads a tar as one layer of an image, whose root it is: see Layer. nil reads it as a tree of files.
+	Layer *Layer
 }
 
 // Refused is a member that was left out.
@@ -102,6 +104,11 @@ type Report struct {
 	// Refused are the first thousand members that were left out; Left counts all.
 	Refused []Refused
 	Left    int
+	// Of a layer: Implied are the folders that it has no entry of, outermost first, "" for its root; they are 0755 and the caller's. Devices
+	// counts those that were left out, Unowned the members whose owner could not be kept.
+	Implied []string
+	Devices int
+	Unowned int
 }
 
 const mostRefused = 1000

@@ -86,6 +86,7 @@ func (u *unpacker) tar(r io.Reader) error {
 		}
 		m := member{name: h.Name, mode: fs.FileMode(h.Mode) & fs.ModePerm, target: h.Linkname, time: h.ModTime, body: t, size: h.Size}
 		m.mode |= special(h.Mode)
+		m.uid, m.gid = h.Uid, h.Gid
 		switch h.Typeflag {
 		case tar.TypeReg, '\x00', tar.TypeGNUSparse: // nothing else is a file, whatever its size says
 			m.kind = file
@@ -95,13 +96,17 @@ func (u *unpacker) tar(r io.Reader) error {
 			m.kind = symlink
 		case tar.TypeLink:
 			m.kind = hardlink
+		case tar.TypeFifo:
+			m.kind = fifo
+		case tar.TypeChar, tar.TypeBlock:
+			m.kind = device
 		case tar.TypeXGlobalHeader:
 			continue
 		default:
 			m.kind = other
 		}
 		for k, v := range h.PAXRecords {
-			if name, ok := strings.CutPrefix(k, "SCHILY.xattr."); ok && u.o.Xattrs && strings.HasPrefix(name, "user.") {
+			if name, ok := strings.CutPrefix(k, "SCHILY.xattr."); ok && u.o.keepsXattr(name) {
 				m.xattrs = append(m.xattrs, xattr{name, v})
 			}
 		}

@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,8 @@ const (
 	dir
 	symlink
 	hardlink
+	fifo
+	device
 	other
 )
 
@@ -34,6 +37,9 @@ type member struct {
 	xattrs []xattr
 	size   int64 // as the archive says; -1 where it doesn't
 	body   io.Reader
+
+	uid, gid int
+	implied  bool // a folder without an entry of its own
 }
 
 // unpacker is one run.
@@ -49,12 +55,17 @@ type unpacker struct {
 	folded map[string]string // names by what they fold to
 	dirs   []member          // whose modes and times are set at the end
 	links  []member          // made at the end
+	linkAt map[string]int    // the last of a name among them
+	gone   []string          // of a layer: names that it takes away from those below, set at the end
 	buf    []byte
 }
 
 func newUnpacker(ctx context.Context, root *os.Root, o Options, packed func() int64) *unpacker {
 	o.Limits = o.filled()
-	return &unpacker{ctx: ctx, root: root, o: o, packed: packed, made: map[string]kind{}, folded: map[string]string{}, buf: make([]byte, 64<<10)}
+	if o.Layer != nil {
+		o.KeepSetuid, o.KeepClashes, o.Xattrs, o.Times, o.NoLinks = true, true, true, true, false
+	}
+	return &unpacker{ctx: ctx, root: root, o: o, packed: packed, made: map[string]kind{}, linkAt: map[string]int{}, folded: map[string]string{}, buf: make([]byte, 64<<10)}
 }
 
 // member unpacks one entry or refuses it. An error ends the work.
@@ -65,8 +76,15 @@ func (u *unpacker) member(m member) error {
 	if u.count++; u.count > u.o.Entries {
 		return fmt.Errorf("%w: more than %d members", ErrLimit, u.o.Entries)
 	}
+	if u.o.Layer != nil && u.whiteout(&m) {
+		return nil
+	}
 	name, why := u.check(m)
 	if why == "" && name == "" {
+		if u.o.Layer != nil && m.kind == dir {
+			m.name = ""
+			u.dirs = append(u.dirs, m)
+		}
 		return nil // the folder itself
 	}
 	if why != "" {
@@ -85,6 +103,8 @@ func (u *unpacker) member(m member) error {
 	return nil
 }
 
+const strangeKind = "it is neither a file nor a folder nor a link"
+
 // check looks at what a member is without touching the disk.
 func (u *unpacker) check(m member) (name, why string) {
 	name, why = clean(m.name, u.o.Depth)
@@ -92,13 +112,17 @@ func (u *unpacker) check(m member) (name, why string) {
 		return name, why
 	}
 	switch m.kind {
+	case fifo, device:
+		if u.o.Layer == nil {
+			return "", strangeKind
+		}
 	case other:
-		return "", "it is neither a file nor a folder nor a link"
+		return "", strangeKind
 	case symlink:
 		if u.o.NoLinks {
 			return "", "it is a symbolic link"
 		}
-		if !linkStays(name, m.target) {
+		if u.o.Layer == nil && !linkStays(name, m.target) {
 			return "", "it links to a place outside"
 		}
 	case file, dir, hardlink:
@@ -108,7 +132,7 @@ func (u *unpacker) check(m member) (name, why string) {
 			return "", why
 		}
 	}
-	if had, ok := u.made[name]; ok && (had != dir || m.kind != dir) {
+	if had, ok := u.made[name]; ok && (had != dir || m.kind != dir) && (u.o.Layer == nil || had == dir || m.kind == dir) {
 		return "", "its name is taken by another member"
 	}
 	return name, u.clash(name)
@@ -140,6 +164,11 @@ func (u *unpacker) place(m member) (why string, err error) {
 	if why, err := u.above(m.name); why != "" || err != nil {
 		return why, err
 	}
+	if u.o.Layer != nil {
+		if err := u.replace(m); err != nil {
+			return "", err
+		}
+	}
 	switch m.kind {
 	case dir:
 		why, err = u.mkdir(m.name)
@@ -147,12 +176,15 @@ func (u *unpacker) place(m member) (why string, err error) {
 			u.dirs = append(u.dirs, m)
 		}
 	case symlink:
-		u.links = append(u.links, m)
-		u.take(m.name, symlink)
+		u.addLink(m)
 	case hardlink:
 		why, err = u.hardlink(m)
 	case file:
 		why, err = u.file(m)
+	case fifo:
+		why, err = u.fifo(m)
+	case device:
+		u.report.Devices++
 	case other:
 	}
 	return why, err
@@ -179,7 +211,7 @@ func (u *unpacker) mkdir(name string) (why string, err error) {
 	switch {
 	case err == nil:
 		u.report.Dirs++
-		u.dirs = append(u.dirs, member{name: name, kind: dir, mode: 0o755})
+		u.dirs = append(u.dirs, member{name: name, kind: dir, mode: 0o755, implied: true})
 	case errors.Is(err, fs.ErrExist):
 		fi, err := u.root.Lstat(name)
 		if err != nil {
@@ -236,8 +268,11 @@ func (u *unpacker) file(m member) (why string, err error) {
 		return why, err
 	}
 	err = u.copy(f, m.body)
+	if u.o.Layer != nil { // before the mode, whose setuid bit it takes away, and before the attributes, whose capabilities it takes away
+		err = errors.Join(err, u.own(m, f.Chown))
+	}
 	for _, x := range m.xattrs {
-		err = errors.Join(err, setXattr(f, x))
+		err = errors.Join(err, u.attribute(f, x))
 	}
 	err = errors.Join(err, f.Chmod(u.mode(m.mode)))
 	err = errors.Join(err, f.Close())
@@ -261,7 +296,7 @@ func (u *unpacker) times(m member) error {
 	if !u.o.Times || m.time.IsZero() {
 		return nil
 	}
-	return u.root.Chtimes(m.name, m.time, m.time)
+	return u.root.Chtimes(cmp.Or(m.name, "."), m.time, m.time)
 }
 
 func (u *unpacker) tooBig() error {
@@ -296,8 +331,11 @@ func (u *unpacker) copy(w io.Writer, r io.Reader) error {
 
 // hardlink links to a file that this archive has brought, or copies it where there are no hard links.
 func (u *unpacker) hardlink(m member) (why string, err error) {
-	target, why := clean(m.target, u.o.Depth)
-	if why != "" || u.made[target] != file {
+	target, why := u.cleanTarget(m.target)
+	if u.o.Layer != nil && why == "" && u.made[target] == symlink {
+		return u.linkAgain(m, target)
+	}
+	if had := u.made[target]; why != "" || had != file && had != fifo {
 		return "it is a hard link to a file that the archive does not hold before it", nil
 	}
 	why, err = u.makeAt(m.name, func() error {
@@ -311,7 +349,7 @@ func (u *unpacker) hardlink(m member) (why string, err error) {
 		return why, err
 	}
 	u.report.Files++
-	u.take(m.name, file)
+	u.take(m.name, u.made[target])
 	return "", nil
 }
 
@@ -334,7 +372,7 @@ func (u *unpacker) duplicate(from, to string) error {
 
 // finish makes the links, then gives the folders their modes and times, innermost first.
 func (u *unpacker) finish(err error) (Report, error) {
-	for _, m := range u.links {
+	for _, m := range u.finalLinks() {
 		if err != nil {
 			break
 		}
@@ -343,14 +381,20 @@ func (u *unpacker) finish(err error) (Report, error) {
 			u.report.refuse(m.name, why)
 		} else if err == nil {
 			u.report.Links++
+			err = u.ownLink(m)
 		}
 	}
-	for _, m := range slices.Backward(u.final()) {
+	if err == nil {
+		err = u.takeAway()
+	}
+	folders := u.final()
+	for _, m := range slices.Backward(folders) {
 		if err != nil {
 			break
 		}
 		err = u.folder(m)
 	}
+	u.noteImplied(folders)
 	if err == nil && u.o.Strict {
 		err = u.report.strictly()
 	}
@@ -372,19 +416,25 @@ func (u *unpacker) final() []member {
 }
 
 func (u *unpacker) folder(m member) error {
+	at := cmp.Or(m.name, ".")
 	if len(m.xattrs) > 0 {
-		f, err := u.root.Open(m.name)
+		f, err := u.root.Open(at)
 		if err != nil {
 			return err
 		}
 		for _, x := range m.xattrs {
-			err = errors.Join(err, setXattr(f, x))
+			err = errors.Join(err, u.attribute(f, x))
 		}
 		if err = errors.Join(err, f.Close()); err != nil {
 			return err
 		}
 	}
-	if err := u.root.Chmod(m.name, u.mode(m.mode)); err != nil {
+	if u.o.Layer != nil && !m.implied {
+		if err := u.own(m, func(uid, gid int) error { return u.root.Lchown(at, uid, gid) }); err != nil {
+			return err
+		}
+	}
+	if err := u.root.Chmod(at, u.mode(m.mode)); err != nil {
 		return err
 	}
 	return u.times(m)

@@ -175,7 +175,7 @@ func (s *Store) sweepAll(ctx context.Context) (int, error) {
 			continue // its builder lives
 		}
 		if err == nil {
-			err = removeAll(filepath.Join(s.dir, tempDir, e.Name()))
+			err = s.removeAll(filepath.Join(s.dir, tempDir, e.Name()))
 			if err == nil {
 				n++
 			}

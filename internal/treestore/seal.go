@@ -25,7 +25,12 @@ const manyFiles = 2000
 func seal(tree string, o Options) (amount, error) {
 	var total amount
 	var files, dirs []string
+	closed := false // a folder is another user's
 	err := filepath.WalkDir(tree, func(path string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrPermission) && o.Remove != nil && path != tree {
+			closed = true
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -63,6 +68,9 @@ func seal(tree string, o Options) (amount, error) {
 	}
 	if o.Volatile {
 		return total, nil
+	}
+	if closed {
+		return total, syncFileSystem(tree)
 	}
 	return total, syncAll(tree, files, dirs)
 }
@@ -108,6 +116,15 @@ func syncFile(path string) error {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
+}
+
+// removeAll removes a folder of the store.
+func (s *Store) removeAll(path string) error {
+	err := removeAll(path)
+	if errors.Is(err, fs.ErrPermission) && s.o.Remove != nil {
+		return s.o.Remove(path)
+	}
+	return err
 }
 
 // removeAll removes a tree, also one whose folders may not be written to.

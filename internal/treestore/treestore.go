@@ -41,6 +41,8 @@ type Options struct {
 	// Volatile skips making trees durable, which costs more than building small ones. A crash of the machine may damage such a tree, so its
 	// key has to hold the id of the machine's boot.
 	Volatile bool
+	// Remove is asked to remove a folder of the store that this process may not remove, since a build gave it to others. nil: it stays.
+	Remove func(path string) error
 }
 
 // Store is one folder of trees. Its methods may be called from several goroutines and processes.
@@ -119,6 +121,9 @@ func (s *Store) Get(ctx context.Context, key string, build func(ctx context.Cont
 // Has tells whether the tree of a key is there now. It may be pruned right after: use Get.
 func (s *Store) Has(key string) bool { return s.whole(nameOf(key)) }
 
+// PathOf is where the tree of a key is once it is there. Who uses it has to know that it is held.
+func (s *Store) PathOf(key string) string { return s.treePath(nameOf(key)) }
+
 // prepare makes the store's folders, unless the tree is there already: then a store that can't be written to serves too.
 func (s *Store) prepare(name string) error {
 	if s.whole(name) {
@@ -170,7 +175,7 @@ func (s *Store) build(ctx context.Context, name, key string, build func(context.
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, removeAll(work))
+			err = errors.Join(err, s.removeAll(work))
 		}
 	}()
 	tree := filepath.Join(work, "tree")
@@ -215,7 +220,7 @@ func (s *Store) sweep(name string) error {
 	var errs []error
 	for _, e := range es {
 		if of, _, ok := strings.Cut(e.Name(), tempMark); ok && of == name {
-			errs = append(errs, removeAll(filepath.Join(s.dir, tempDir, e.Name())))
+			errs = append(errs, s.removeAll(filepath.Join(s.dir, tempDir, e.Name())))
 		}
 	}
 	return errors.Join(errs...)
@@ -232,7 +237,7 @@ func (s *Store) discard(name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(atomicfile.SyncDir(s.dir), removeAll(dead))
+	return errors.Join(atomicfile.SyncDir(s.dir), s.removeAll(dead))
 }
 
 const (
