@@ -52,8 +52,10 @@ type Exit struct {
 	Code     int           `json:"code"`
 	Signal   int           `json:"signal,omitempty"`
 	TimedOut bool          `json:"timed_out,omitempty"`
-	OOM      bool          `json:"oom,omitempty"`  // a process of the box was killed for memory while it ran
-	Left     int           `json:"left,omitempty"` // descendants that had to be killed
+	OOM      bool          `json:"oom,omitempty"`       // a process of the box was killed for memory while it ran
+	DiskFull bool          `json:"disk_full,omitempty"` // it failed, and the box's disk had no room when it ended
+	PidsFull bool          `json:"pids_full,omitempty"` // a process more than the box may have was refused while it ran
+	Left     int           `json:"left,omitempty"`      // descendants that had to be killed
 	Elapsed  time.Duration `json:"elapsed"`
 	CPU      time.Duration `json:"cpu"`
 }

@@ -100,8 +100,9 @@ type Launch struct {
 }
 
 // Boot is what a provider tells PID 1: the world to build and how to live in it. Files ride with the request in this order: the
-// listener; the slot, a file that PID 1 locks for the box's life and whose first bytes are the lease's end; one for every Layer of Stack and of Overlays and every Bind that says so; one for every cgroup to join; the memory
-// events; the locks to hold.
+// listener; the slot, a file that PID 1 locks for the box's life and whose first bytes are the lease's end; the disk's mount; one for every
+// Layer of Stack and of Overlays and every Bind that says so; one for every cgroup to join; the memory's and the processes' events; the
+// locks to hold.
 type Boot struct {
 	Hostname string `json:"hostname"`
 	// Tied: the end of the birth socket is the end of the box. Without it a box lives on once its owner has said FrameEnd there, which
@@ -113,6 +114,10 @@ type Boot struct {
 	// Disk is the size of the tmpfs that holds all that the box writes, in bytes; Inodes how many files it may have. 0: the kernel's default.
 	Disk   int64 `json:"disk"`
 	Inodes int64 `json:"inodes"`
+	// DiskMount: a mount rides along, after the slot, that takes the place of the tmpfs. DiskDir is a folder of the host that takes it;
+	// PID 1 measures it and ends the box when it is larger than Disk.
+	DiskMount bool   `json:"disk_mount,omitempty"`
+	DiskDir   string `json:"disk_dir,omitempty"`
 	// OneID: the box has a single id, so that changes of owners are to look done.
 	OneID bool `json:"one_id,omitempty"`
 	// Pids limits the processes of the box by rlimit; 0: none.
@@ -123,6 +128,8 @@ type Boot struct {
 	Cgroups int `json:"cgroups,omitempty"`
 	// MemoryEvents: a cgroup file that counts kills for memory rides along.
 	MemoryEvents bool `json:"memory_events,omitempty"`
+	// PidsEvents: a cgroup file that counts forks that were refused rides along, after that of the memory.
+	PidsEvents bool `json:"pids_events,omitempty"`
 	// Holds is how many locks ride along that PID 1 keeps for the box's life.
 	Holds int `json:"holds,omitempty"`
 

@@ -93,6 +93,12 @@ func execute(ctx context.Context, p *verb.Program, text string, argv []string, o
 	if exit.OOM {
 		p.Streams.Note("A process of the sandbox was ended for lack of memory.")
 	}
+	if exit.DiskFull {
+		p.Streams.Note("The sandbox's disk is full.")
+	}
+	if exit.PidsFull {
+		p.Streams.Note("The sandbox has as many processes as it may have; more were refused.")
+	}
 	if status := exit.Status(); status != 0 {
 		return verb.Exit(status)
 	}

@@ -40,6 +40,10 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 		return nil, nil, err
 	}
 	defer outside.Close()
+	disk, err := openDisk(b)
+	if err != nil {
+		return nil, nil, err
+	}
 	notes, places, err := buildWorld(b, rides)
 	if err != nil {
 		return nil, nil, err
@@ -77,7 +81,10 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	}
 	mem := &memory{limit: b.Memory}
 	if b.MemoryEvents {
-		mem.events = rides.take()
+		mem.events = &counter{rides.take(), "oom_kill "}
+	}
+	if b.PidsEvents {
+		s.refused = &counter{rides.take(), "max "}
 	}
 	for range b.Holds {
 		s.holds = append(s.holds, rides.take())
@@ -91,6 +98,9 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	}
 	if mem.limit > 0 {
 		go mem.watch()
+	}
+	if disk != nil {
+		go watchDisk(disk, b.Disk, func() { s.die(guest.CauseDisk) })
 	}
 	return s, &guest.Booted{Tried: tried, Notes: notes, Deadline: s.lease.deadline(), Spent: clock.spans}, nil
 }

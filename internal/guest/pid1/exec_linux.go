@@ -35,7 +35,7 @@ func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*gues
 		}
 		defer term.close()
 	}
-	killedBefore := s.memory.kills()
+	killedBefore, refusedBefore := s.memory.kills(), s.refused.read()
 	begin := time.Now()
 	run, err := s.spawner.start(p)
 	if err != nil {
@@ -63,7 +63,8 @@ func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*gues
 		return nil, err
 	}
 	exit.Elapsed = time.Since(begin)
-	exit.OOM = s.memory.kills() > killedBefore
+	exit.OOM, exit.PidsFull = s.memory.kills() > killedBefore, s.refused.read() > refusedBefore
+	exit.DiskFull = !exit.OK() && diskFull()
 	return exit, nil
 }
 

@@ -87,7 +87,7 @@ func TestMemoryKills(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer f.Close()
-		m := &memory{events: f}
+		m := &memory{events: &counter{f, "oom_kill "}}
 		m.own.Add(10)
 		if got := m.kills(); got != want+10 {
 			t.Errorf("%q: %d kills, want %d", text, got, want+10)

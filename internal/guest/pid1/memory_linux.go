@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"os"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,29 +15,39 @@ const watchEvery = 250 * time.Millisecond
 
 // memory tells whether processes of the box were killed for memory, by the kernel or, where no cgroup holds the box, by PID 1 itself.
 type memory struct {
-	events *os.File // a cgroup file with a line "oom_kill N"; nil without a cgroup
+	events *counter // nil without a cgroup
 	limit  int64    // bytes that PID 1 watches; 0: it doesn't
 	own    atomic.Int64
 }
 
 // kills is how many processes were killed for memory since the box began.
 func (m *memory) kills() int64 {
-	n := m.own.Load()
-	if m.events == nil {
-		return n
+	return m.own.Load() + m.events.read()
+}
+
+// counter is a line of a cgroup's file: a word and a number.
+type counter struct {
+	file *os.File
+	word string // with the blank after it
+}
+
+// read is the number; 0 for a nil counter.
+func (c *counter) read() int64 {
+	if c == nil {
+		return 0
 	}
-	buf := make([]byte, 1024)
-	got, err := m.events.ReadAt(buf, 0)
+	var buf [512]byte
+	got, err := c.file.ReadAt(buf[:], 0)
 	if err != nil && got == 0 {
-		return n
+		return 0
 	}
-	for line := range strings.Lines(string(buf[:got])) {
-		if v, ok := strings.CutPrefix(line, "oom_kill "); ok {
-			k, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
-			n += k
+	for line := range bytes.Lines(buf[:got]) {
+		if v, ok := bytes.CutPrefix(line, []byte(c.word)); ok {
+			n, _ := strconv.ParseInt(string(bytes.TrimSpace(v)), 10, 64)
+			return n
 		}
 	}
-	return n
+	return 0
 }
 
 // watch kills the largest process of the box while all of them together are above the limit.

@@ -18,6 +18,7 @@ type server struct {
 	spawner  *spawner
 	lease    *lease
 	memory   *memory
+	refused  *counter // forks beyond the box's limit; nil where no cgroup holds it
 	env      []string
 	pids     uint64
 	null     *os.File

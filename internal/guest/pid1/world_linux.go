@@ -49,14 +49,7 @@ func (w *world) prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make the mounts private: %w", err)
 	}
-	opts := "mode=0755"
-	if w.b.Disk > 0 {
-		opts += ",size=" + strconv.FormatInt(w.b.Disk, 10)
-	}
-	if w.b.Inodes > 0 {
-		opts += ",nr_inodes=" + strconv.FormatInt(w.b.Inodes, 10)
-	}
-	if err := unix.Mount("sandbox", stage, "tmpfs", private, opts); err != nil {
+	if err := w.disk(); err != nil {
 		return fmt.Errorf("mount the sandbox's disk: %w", err)
 	}
 	return mkdirs("", root)
@@ -130,6 +123,33 @@ func (w *world) lowers(p *place, o *guest.Overlay) error {
 		p.lowers = append(p.lowers, fd)
 	}
 	return nil
+}
+
+// disk mounts what holds all that the box writes on the stage.
+func (w *world) disk() error {
+	switch {
+	case w.b.DiskMount:
+		f := w.rides.take()
+		if f == nil {
+			return errors.New("its mount is missing")
+		}
+		defer f.Close()
+		return unix.MoveMount(int(f.Fd()), "", unix.AT_FDCWD, stage, unix.MOVE_MOUNT_F_EMPTY_PATH)
+	case w.b.DiskDir != "":
+		if err := unix.Mount(w.b.DiskDir, stage, "", unix.MS_BIND, ""); err != nil {
+			return err
+		}
+		attr := &unix.MountAttr{Attr_set: unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+		return unix.MountSetattr(unix.AT_FDCWD, stage, 0, attr)
+	}
+	opts := "mode=0755"
+	if w.b.Disk > 0 {
+		opts += ",size=" + strconv.FormatInt(w.b.Disk, 10)
+	}
+	if w.b.Inodes > 0 {
+		opts += ",nr_inodes=" + strconv.FormatInt(w.b.Inodes, 10)
+	}
+	return unix.Mount("sandbox", stage, "tmpfs", private, opts)
 }
 
 // place is a new folder on the stage, outside the root.

@@ -139,6 +139,7 @@ type group struct {
 	join   []*os.File // v1: files that the box's spawner joins by itself
 	procs  string     // v2: the file that PID 1's pid is written to
 	events *os.File   // counts kills for memory
+	denied *os.File   // counts forks beyond the limit
 	holds  map[string]bool
 }
 
@@ -146,8 +147,10 @@ func (g *group) close() {
 	for _, f := range g.join {
 		f.Close()
 	}
-	if g.events != nil {
-		g.events.Close()
+	for _, f := range []*os.File{g.events, g.denied} {
+		if f != nil {
+			f.Close()
+		}
 	}
 }
 
@@ -203,10 +206,14 @@ func (c *cgroups) make(id string, l limits) (_ *group, err error) {
 		}
 		g.join = append(g.join, tasks)
 		g.holds[name] = true
-		if name == "memory" {
-			if g.events, err = os.Open(filepath.Join(dir, "memory.oom_control")); err != nil {
-				return nil, err
-			}
+		switch name {
+		case "memory":
+			g.events, err = os.Open(filepath.Join(dir, "memory.oom_control"))
+		case "pids":
+			g.denied, err = os.Open(filepath.Join(dir, "pids.events"))
+		}
+		if err != nil {
+			return nil, err
 		}
 	}
 	return g, nil
@@ -306,7 +313,12 @@ func (g *group) limitV2(dir string, l limits) (err error) {
 	}
 	g.procs = filepath.Join(dir, "cgroup.procs")
 	if g.holds["memory"] {
-		g.events, err = os.Open(filepath.Join(dir, "memory.events"))
+		if g.events, err = os.Open(filepath.Join(dir, "memory.events")); err != nil {
+			return err
+		}
+	}
+	if g.holds["pids"] {
+		g.denied, err = os.Open(filepath.Join(dir, "pids.events"))
 	}
 	return err
 }

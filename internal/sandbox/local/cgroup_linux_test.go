@@ -117,7 +117,7 @@ func TestUnifiedGroup(t *testing.T) {
 	if err := os.MkdirAll(box, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"memory.max", "memory.swap.max", "memory.events", "pids.max", "cpu.max", "cgroup.procs"} {
+	for _, name := range []string{"memory.max", "memory.swap.max", "memory.events", "pids.max", "pids.events", "cpu.max", "cgroup.procs"} {
 		if err := os.WriteFile(filepath.Join(box, name), nil, 0o644); err != nil {
 			t.Fatal(err)
 		}

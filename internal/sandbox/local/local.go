@@ -30,7 +30,9 @@ type Options struct {
 	Tools  []string
 	Expose []string
 
-	privateIndex string // of tests; "" is the one of all state roots
+	// Of tests.
+	privateIndex string // "": the one of all state roots
+	memoryDiskMB int64  // 0: memoryDiskMB
 }
 
 // Defaults of a Spec's limits.

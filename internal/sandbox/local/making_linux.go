@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -33,7 +32,7 @@ type making struct {
 	child   *child
 	marker  string // a file of the host that must not appear
 	created time.Time
-	disk    int64
+	disk    *disk
 }
 
 // rides are the descriptors that go with the boot message, in its order.
@@ -147,13 +146,15 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 	if err := <-looked; err != nil {
 		return nil, err
 	}
-	b, err := m.bootMessage()
+	b, err := m.bootMessage(ctx)
 	if err != nil {
 		return nil, err
 	}
 	m.rides.add(m.group.join...)
-	if m.group.events != nil {
-		m.rides.add(m.group.events)
+	for _, f := range []*os.File{m.group.events, m.group.denied} {
+		if f != nil {
+			m.rides.add(f)
+		}
 	}
 	files := slices.Clone(m.rides.files)
 	for _, h := range m.held {
@@ -193,7 +194,7 @@ func (m *making) release() error {
 }
 
 // bootMessage says what the box is to be. The mounts that go with it join the rides.
-func (m *making) bootMessage() (*guest.Boot, error) {
+func (m *making) bootMessage(ctx context.Context) (*guest.Boot, error) {
 	userns := -1
 	if m.p.host.wide {
 		fd, err := unix.Open("/proc/"+strconv.Itoa(m.child.pid)+"/ns/user", unix.O_RDONLY|unix.O_CLOEXEC, 0)
@@ -205,12 +206,14 @@ func (m *making) bootMessage() (*guest.Boot, error) {
 	}
 	host := hostName(m.spec.Name, m.slot.id)
 	m.marker = "/usr/.sandbox-" + m.slot.id
-	m.disk = diskBytes(m.spec.DiskMB)
+	var err error
+	if m.disk, err = m.newDisk(ctx, m.spec.DiskMB, userns); err != nil {
+		return nil, err
+	}
 	b := &guest.Boot{
 		Hostname: host, Tied: m.spec.Tied, Lease: m.spec.Lease, OneID: !m.p.host.wide,
-		Env:  append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.spec.Env...),
-		Disk: m.disk, Inodes: m.disk / 4096,
-		Cgroups: len(m.group.join), MemoryEvents: m.group.events != nil,
+		Env:     append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.spec.Env...),
+		Cgroups: len(m.group.join), MemoryEvents: m.group.events != nil, PidsEvents: m.group.denied != nil,
 		Contents: map[string]string{
 			"/etc/hostname":    host + "\n",
 			"/etc/hosts":       "127.0.0.1 localhost " + host + "\n::1 localhost ip6-localhost ip6-loopback\n",
@@ -218,6 +221,7 @@ func (m *making) bootMessage() (*guest.Boot, error) {
 		},
 		Probe: guest.Probing{Hidden: m.p.hiddenPaths(m.slot), HostPID: os.Getpid(), Marker: m.marker, HostUID: m.p.host.uid},
 	}
+	m.disk.tell(b, &m.rides)
 	if !m.group.holds["pids"] {
 		b.Pids = uint64(m.spec.Pids)
 	}
@@ -251,19 +255,6 @@ func hostName(name, id string) string {
 		return id[:min(len(id), 63)]
 	}
 	return clean
-}
-
-// diskBytes is the size of a box's disk, which is memory: never more than half of the machine's.
-func diskBytes(mb int64) int64 {
-	var si unix.Sysinfo_t
-	if err := unix.Sysinfo(&si); err != nil {
-		return mb << 20
-	}
-	half := int64(si.Totalram) * int64(si.Unit) / 2
-	if mb > math.MaxInt64>>20 {
-		return half
-	}
-	return min(mb<<20, half)
 }
 
 // lastWords adds what the child wrote before it ended.
@@ -330,7 +321,7 @@ func (m *making) record(b *guest.Booted) record {
 
 // limits says what enforces each limit.
 func (m *making) limits() map[string]string {
-	l := map[string]string{"memory": "none", "cpu": "none", "pids": "rlimit", "disk": "tmpfs " + strconv.FormatInt(m.disk>>20, 10) + " MB"}
+	l := map[string]string{"memory": "none", "cpu": "none", "pids": "rlimit", "disk": m.disk.String()}
 	if m.group.holds["pids"] {
 		l["pids"] = "cgroup"
 	}

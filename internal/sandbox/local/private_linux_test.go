@@ -94,7 +94,7 @@ func TestPrivateFilesStayOutside(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p, err := New(Options{StateRoot: t.TempDir(), privateIndex: filepath.Join(t.TempDir(), "index")})
+	p, err := New(Options{StateRoot: quickRoot(t), privateIndex: filepath.Join(t.TempDir(), "index")})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -293,6 +293,9 @@ func (s *slot) remove() error {
 			return err
 		}
 	}
+	if err := removeDisk(s.path + diskSuffix); err != nil {
+		return err
+	}
 	for _, name := range []string{s.path + sockSuffix, s.path} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

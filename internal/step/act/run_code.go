@@ -205,6 +205,12 @@ func (e *RunCode) failure(ctx context.Context, box guest.Box, folder string, out
 	if out.Exit.OOM {
 		how += ", a process was killed for memory"
 	}
+	if out.Exit.DiskFull {
+		how += ", the sandbox's disk is full"
+	}
+	if out.Exit.PidsFull {
+		how += ", the sandbox had as many processes as it may have"
+	}
 	if last := lastLine(out.Stderr.String()); last != "" {
 		how += ": " + last
 	}

@@ -232,6 +232,10 @@ func (p *probe) ended(res guest.Result) string {
 		s = fmt.Sprintf("timed out after %gs", p.limit.Seconds())
 	case res.Exit.OOM:
 		s = fmt.Sprintf("exit %d, a process was killed for memory", res.Exit.Status())
+	case res.Exit.DiskFull:
+		s = fmt.Sprintf("exit %d, the sandbox's disk is full", res.Exit.Status())
+	case res.Exit.PidsFull && !res.Exit.OK():
+		s = fmt.Sprintf("exit %d, the sandbox had as many processes as it may have", res.Exit.Status())
 	default:
 		s = fmt.Sprintf("exit %d", res.Exit.Status())
 	}
