@@ -1,0 +1,73 @@
+package front
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"agentenv.internal/agentenv/internal/access"
+	"agentenv.internal/agentenv/internal/atomicfile"
+	"agentenv.internal/agentenv/internal/gateway/clock"
+)
+
+// saved is what outlives a gateway.
+type saved struct {
+	FormatVersion int                         `json:"format_version"`
+	Clock         clock.Saved                 `json:"clock"`
+	Rules         map[string]access.RoleRules `json:"rules"`
+	Triggers      json.RawMessage             `json:"triggers,omitempty"`
+}
+
+const savedVersion = 1
+
+// load goes on from the state file, when there is one.
+func (g *Gateway) load() error {
+	if g.o.StateFile == "" {
+		return nil
+	}
+	b, err := os.ReadFile(g.o.StateFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the gateway's state: %w", err)
+	}
+	var s saved
+	if err := json.Unmarshal(b, &s); err != nil || s.FormatVersion != savedVersion {
+		return fmt.Errorf("the gateway's state %s can't be read (format version %d, %v); remove it to begin anew", g.o.StateFile, s.FormatVersion, err)
+	}
+	if err := g.clock.Restore(s.Clock); err != nil {
+		return fmt.Errorf("the gateway's state %s: %w", g.o.StateFile, err)
+	}
+	g.rules.Restore(s.Rules)
+	return nil
+}
+
+// keep saves, and tells when that failed: whoever changed the state has their change all the same.
+func (g *Gateway) keep() {
+	if err := g.save(); err != nil {
+		g.log.Error("the gateway's state can't be kept", "error", err)
+	}
+}
+
+func (g *Gateway) save() error {
+	if g.o.StateFile == "" {
+		return nil
+	}
+	g.saving.Lock()
+	defer g.saving.Unlock()
+	b, err := json.Marshal(saved{FormatVersion: savedVersion, Clock: g.clock.Save(), Rules: g.rules.State()})
+	if err != nil {
+		return fmt.Errorf("write the gateway's state: %w", err)
+	}
+	if err := atomicfile.MkdirAll(filepath.Dir(g.o.StateFile)); err != nil {
+		return fmt.Errorf("make the folder of the gateway's state: %w", err)
+	}
+	if err := atomicfile.WriteBytes(g.o.StateFile, 0o600, b); err != nil {
+		return fmt.Errorf("write the gateway's state: %w", err)
+	}
+	return nil
+}
