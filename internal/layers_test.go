@@ -66,7 +66,7 @@ var (
 		"golang.org/x/sys/", "golang.org/x/net/dns/dnsmessage", module + "/internal/guest", module + "/cmd/agent-env-guest",
 		"gvisor.dev/gvisor/", "golang.org/x/time/rate", "github.com/google/btree", // the network of sandboxes, and what it needs
 	}
-	sdkDeps = []string{"github.com/modelcontextprotocol/go-sdk/", module + "/sdk/"}
+	sdkDeps = []string{"github.com/modelcontextprotocol/go-sdk/", "github.com/google/jsonschema-go/", module + "/sdk/"}
 )
 
 type pkg struct {

@@ -1,0 +1,128 @@
+package env
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"agentenv.internal/agentenv/sdk/wire"
+)
+
+// Handler is the environment over HTTP. It reports everything that is wrong with how the environment was put together. Call it once, after
+// everything was added.
+func (e *Env) Handler() (http.Handler, error) {
+	if err := e.resolve(); err != nil {
+		return nil, fmt.Errorf("put the environment %s together: %w", e.name, err)
+	}
+	card, err := e.makeCard()
+	if err != nil {
+		return nil, fmt.Errorf("put the environment %s together: %w", e.name, err)
+	}
+	e.mu.Lock()
+	e.card = card
+	e.mu.Unlock()
+	mux := &routes{mux: http.NewServeMux()}
+	mux.handle("GET "+wire.CardPath, http.HandlerFunc(e.serveCard))
+	mux.handle("POST "+wire.DataPath, http.HandlerFunc(e.serveData))
+	for _, x := range e.extensions {
+		mux.handle(x.verb+" "+x.path, e.serveExtension(x))
+	}
+	if e.access != nil {
+		mux.handle("POST "+wire.DisableToolPath, e.serveAccess(true))
+		mux.handle("POST "+wire.EnableToolPath, e.serveAccess(false))
+	}
+	mux.handle(wire.MCPPath, newMCP(e))
+	for _, p := range []string{"/health", "/ready"} {
+		mux.handle("GET "+p, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			answer(w, http.StatusOK, []byte(`{"status":"ok"}`))
+		}))
+	}
+	for _, r := range e.routes {
+		mux.handle(r.pattern, r.handler)
+	}
+	if mux.err != nil {
+		return nil, fmt.Errorf("put the environment %s together: %w", e.name, mux.err)
+	}
+	return mux.mux, nil
+}
+
+// routes makes an error of what a ServeMux panics at.
+type routes struct {
+	mux *http.ServeMux
+	err error
+}
+
+func (r *routes) handle(pattern string, h http.Handler) {
+	defer func() {
+		if p := recover(); p != nil && r.err == nil {
+			r.err = fmt.Errorf("route %q can't be served beside the others", pattern)
+		}
+	}()
+	r.mux.Handle(pattern, h)
+}
+
+func (e *Env) serveCard(w http.ResponseWriter, _ *http.Request) {
+	b, err := encode(e.Card())
+	if err != nil {
+		http.Error(w, "internal error", http.StatusInternalServerError)
+		return
+	}
+	answer(w, http.StatusOK, b)
+}
+
+// Address is where Serve listens: MCP_HOST and MCP_PORT, by default every interface at port 18765.
+func (e *Env) Address() (string, error) {
+	host, _ := e.lookup(wire.HostVariable)
+	port := strconv.Itoa(wire.DefaultPort)
+	if p, ok := e.lookup(wire.PortVariable); ok && p != "" {
+		n, err := strconv.Atoi(p)
+		if err != nil || n < 0 || n > 65535 {
+			return "", fmt.Errorf("%s: %q is no port", wire.PortVariable, p)
+		}
+		port = p
+	}
+	return net.JoinHostPort(cmp.Or(host, wire.DefaultHost), port), nil
+}
+
+// Serve serves the environment at its Address until ctx ends, then lets calls in flight finish for five seconds.
+func (e *Env) Serve(ctx context.Context) error {
+	addr, err := e.Address()
+	if err != nil {
+		return err
+	}
+	h, err := e.Handler()
+	if err != nil {
+		return err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return fmt.Errorf("serve the environment %s: %w", e.name, err)
+	}
+	return ServeListener(ctx, l, h)
+}
+
+// ServeListener serves h on l until ctx ends; it closes l.
+func ServeListener(ctx context.Context, l net.Listener, h http.Handler) error {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute}
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(l) }()
+	select {
+	case err := <-done:
+		return fmt.Errorf("serve: %w", err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := s.Shutdown(grace); err != nil {
+		s.Close() // streams that never end are cut
+	}
+	if err := <-done; err != nil && !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
+	return nil
+}
