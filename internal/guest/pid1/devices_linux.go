@@ -47,9 +47,9 @@ func (w *world) devices() error {
 	return nil
 }
 
-// Parts of /proc that tell of the host or reach its kernel: the first are read-only, the others appear empty.
+// Parts of /proc that tell of the host or reach its kernel, and PID 1's own: the first are read-only, the others appear empty.
 var (
-	procReadOnly = []string{"sys", "sysrq-trigger", "irq", "bus", "fs"}
+	procReadOnly = []string{"1", "sys", "sysrq-trigger", "irq", "bus", "fs"}
 	procMasked   = []string{"kcore", "keys", "timer_list", "kallsyms", "kmsg", "latency_stats", "sched_debug", "acpi", "scsi", "asound"}
 )
 

@@ -85,11 +85,14 @@ func below(dir int, name string, limit int64) int64 {
 	return diskUsage(fd, limit)
 }
 
+// littleRoom is when a disk counts as full: file systems fail somewhat before their last block is taken.
+const littleRoom = 256 << 10
+
 // diskFull tells whether the file system that the box writes to has no room.
 func diskFull() bool {
 	var st unix.Statfs_t
 	if unix.Statfs("/", &st) != nil || st.Blocks == 0 {
 		return false
 	}
-	return st.Bavail == 0 || st.Files > 0 && st.Ffree == 0
+	return int64(st.Bavail)*st.Bsize < littleRoom || st.Files > 0 && st.Ffree == 0
 }
