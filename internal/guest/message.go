@@ -71,6 +71,16 @@ func (s *FileStat) Sys() any           { return nil }
 const (
 	Argv0         = "agent-env-guest"
 	LauncherArgv0 = "agent-env-launcher"
+	MinderArgv0   = "agent-env-minder" // what a box whose world is given starts each command through
+)
+
+// Where an engine's container has what its PID 1 begins with: the program, which is started by this path, and the folder of the socket that
+// takes the place of BirthFD there.
+const (
+	ContainerDir     = "/.agentenv"
+	ContainerProgram = ContainerDir + "/guest"
+	ContainerBirth   = ContainerDir + "/birth"
+	BirthSocket      = "socket" // in ContainerBirth
 )
 
 // LeaseFormat is how a box's deadline, nanoseconds on the boot clock, stands in its lease file: always as wide, so that one write replaces it.
@@ -110,6 +120,9 @@ type Boot struct {
 	Tied  bool          `json:"tied,omitempty"`
 	Lease time.Duration `json:"lease"`
 	Env   []string      `json:"env"` // of every command
+	// Given: an engine has made the world, with its names, disk and limits: Hostname, Disk, Inodes, Overlays, Binds, Links, Contents and
+	// Dirs say nothing. PID 1 may not make namespaces there, so commands are told apart by a minder each.
+	Given bool `json:"given,omitempty"`
 
 	// Disk is the size of the tmpfs that holds all that the box writes, in bytes; Inodes how many files it may have. 0: the kernel's default.
 	Disk   int64 `json:"disk"`
@@ -182,6 +195,8 @@ type Probing struct {
 	Abstract string   `json:"abstract,omitempty"` // an abstract unix socket of the host that must not be reached
 	Marker   string   `json:"marker,omitempty"`   // a file to write; the provider looks whether the host has it then
 	HostUID  int      `json:"host_uid"`           // the caller's uid outside
+	Image    bool     `json:"image,omitempty"`    // the files that the box sees are an image's and not the host's
+	Network  bool     `json:"network,omitempty"`  // the box is to have a network
 }
 
 // Tried is the outcome of one probe; OK means that the box withstood it.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"time"
@@ -186,6 +187,7 @@ type Info struct {
 	Expires   time.Time         `json:"expires"`
 	OwnerPID  int               `json:"owner_pid,omitempty"`
 	Image     string            `json:"image,omitempty"`   // with its digest
+	Entry     *Entry            `json:"entry,omitempty"`   // of the image
 	From      string            `json:"from,omitempty"`    // the snapshot that it began with
 	Network   string            `json:"network,omitempty"` // the policy in force
 	Published []Port            `json:"published,omitempty"`
@@ -215,4 +217,38 @@ type Provider interface {
 // or nil. It leaves nothing behind and is quick.
 type Checker interface {
 	Check(ctx context.Context, s Spec) error
+}
+
+// Entry is what an image says of its own program, for who runs it. Commands of a box get Env by themselves, and no other field counts for them.
+type Entry struct {
+	User       string   `json:"user,omitempty"`
+	Env        []string `json:"env,omitempty"`
+	WorkingDir string   `json:"working_dir,omitempty"`
+	Entrypoint []string `json:"entrypoint,omitempty"`
+	Cmd        []string `json:"cmd,omitempty"`
+}
+
+// Builder is a Provider whose engine makes images.
+type Builder interface {
+	// Build makes an image of a folder. A fault's text holds the end of the build's output.
+	Build(ctx context.Context, b Build) (Built, error)
+	// Load reads the images of a tarball and answers their references, or their ids where they have none.
+	Load(ctx context.Context, tarball io.Reader) ([]string, error)
+}
+
+// Build is an image to make.
+type Build struct {
+	Context    io.Reader // a tar of the folder; it isn't read when the image is there
+	Dockerfile string    // within Context; "" is Dockerfile
+	Platform   string    // such as linux/amd64; "" is the engine's own
+	Tag        string    // a name to give it; "" is none
+	// Sources is the digest of all that the image is made from: an image that was built of the same is answered again. "" builds always.
+	Sources string
+}
+
+// Built is an image that was made.
+type Built struct {
+	ID     string
+	Log    string // the end of what the build said; empty when Cached
+	Cached bool
 }

@@ -17,7 +17,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	clock := newStopwatch()
 	rides := &rides{files: files}
 	defer rides.close()
-	if err := harden(b.Tied); err != nil {
+	if err := harden(b.Tied && !b.Given); err != nil {
 		return nil, nil, err
 	}
 	listener, slot := rides.take(), rides.take()
@@ -44,7 +44,13 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	notes, places, err := buildWorld(b, rides)
+	var notes []string
+	var places []*place
+	if b.Given {
+		err = useWorld()
+	} else {
+		notes, places, err = buildWorld(b, rides)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -64,6 +70,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	sp.minded = b.Given
 	clock.lap("spawner")
 	if sp.fence == 0 {
 		notes = append(notes, "this kernel has no Landlock: files beyond the sandbox are kept away by its mounts alone")
@@ -80,6 +87,10 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 		return nil, nil, err
 	}
 	mem := &memory{limit: b.Memory}
+	if b.Given {
+		mem.events = ownCounter("oom_kill ", "memory.events", "memory/memory.oom_control")
+		s.refused = ownCounter("max ", "pids.events", "pids/pids.events")
+	}
 	if b.MemoryEvents {
 		mem.events = &counter{rides.take(), "oom_kill "}
 	}
@@ -144,11 +155,13 @@ func harden(tied bool) error {
 
 // settle names the machine, brings its loopback up and sets the limits that all its processes inherit.
 func settle(b *guest.Boot) error {
-	if err := unix.Sethostname([]byte(b.Hostname)); err != nil {
-		return fmt.Errorf("set the host name: %w", err)
-	}
-	if err := loopbackUp(); err != nil {
-		return fmt.Errorf("bring the loopback interface up: %w", err)
+	if !b.Given {
+		if err := unix.Sethostname([]byte(b.Hostname)); err != nil {
+			return fmt.Errorf("set the host name: %w", err)
+		}
+		if err := loopbackUp(); err != nil {
+			return fmt.Errorf("bring the loopback interface up: %w", err)
+		}
 	}
 	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
 		return fmt.Errorf("limit core files: %w", err)

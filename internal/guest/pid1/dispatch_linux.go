@@ -12,14 +12,18 @@ import (
 	"agentenv.internal/agentenv/internal/guest"
 )
 
-// Dispatch plays PID 1 of a box, or a launcher of such, and never returns when the process was started for that; otherwise it returns at
+// Dispatch plays PID 1 of a box, a launcher of such or a minder in one, and never returns when the process was started for that; otherwise it returns at
 // once. It is the first call of main and of TestMain, so that the program can be its own guest.
 func Dispatch() {
 	var role func() error
 	switch {
 	case len(os.Args) != 1:
 	case os.Args[0] == guest.Argv0 && os.Getpid() == 1:
-		role = run
+		role = func() error { return run(birthConn) }
+	case os.Args[0] == guest.ContainerProgram && os.Getpid() == 1:
+		role = func() error { return run(containerBirth) }
+	case os.Args[0] == guest.MinderArgv0:
+		role = mind
 	case os.Args[0] == guest.LauncherArgv0:
 		role = launch
 	}
@@ -27,7 +31,10 @@ func Dispatch() {
 		guest.SetPlaysPID1()
 		return
 	}
-	err := closeForeign()
+	var err error
+	if os.Args[0] != guest.ContainerProgram { // an engine lets nothing through, and may forbid the call
+		err = closeForeign()
+	}
 	if err == nil {
 		err = role()
 	}
@@ -47,9 +54,9 @@ func closeForeign() error {
 	return nil
 }
 
-// run lives the box's life. Its end is the end of every process of the box.
-func run() error {
-	birth, err := birthConn()
+// run lives the box's life, which begins on the socket that open gives. Its end is the end of every process of the box.
+func run(open func() (*guest.Conn, error)) error {
+	birth, err := open()
 	if err != nil {
 		return err
 	}
@@ -101,4 +108,14 @@ func birthConn() (*guest.Conn, error) {
 		return nil, errors.New("the birth socket is not a unix socket")
 	}
 	return guest.NewConn(uc), nil
+}
+
+// containerBirth is the birth socket of a box that an engine started: whoever made it listens there for PID 1 alone.
+func containerBirth() (*guest.Conn, error) {
+	const name = guest.ContainerBirth + "/" + guest.BirthSocket
+	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Net: "unix", Name: name})
+	if err != nil {
+		return nil, fmt.Errorf("reach the maker of the sandbox: %w", err)
+	}
+	return guest.NewConn(c), nil
 }

@@ -14,7 +14,8 @@ import (
 type spawner struct {
 	reaper *reaper
 	work   chan func()
-	fence  int // the Landlock that holds it, as the kernel's version of it; 0: this kernel has none
+	fence  int  // the Landlock that holds it, as the kernel's version of it; 0: this kernel has none
+	minded bool // commands are told apart by a minder each, and not by a mark of the kernel's
 }
 
 // startSpawner makes the thread, moves it into the cgroups of the box's commands, and takes its powers away.
@@ -75,24 +76,34 @@ type program struct {
 // started is a running command.
 type started struct {
 	pid  int
-	mark *mark
+	mark marking
 	end  <-chan ending
+}
+
+// marking tells the processes of one command from all others.
+type marking interface {
+	kill() (int, error) // as mark.kill
+	close()
 }
 
 // start runs p in a session of its own and marks it.
 func (s *spawner) start(p *program) (st started, err error) {
+	attr := &syscall.ProcAttr{
+		Dir: p.dir, Env: p.env, Files: p.stdio[:],
+		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: p.tty, Credential: p.as.credential()},
+	}
+	if s.minded {
+		return s.startMinded(p.path, p.argv, attr)
+	}
 	s.do(func() {
-		if st.mark, err = newMark(); err != nil {
+		m, markErr := newMark()
+		if err = markErr; err != nil {
 			return
 		}
-		st.pid, st.end, err = s.reaper.start(func() (int, error) {
-			return syscall.ForkExec(p.path, p.argv, &syscall.ProcAttr{
-				Dir: p.dir, Env: p.env, Files: p.stdio[:],
-				Sys: &syscall.SysProcAttr{Setsid: true, Setctty: p.tty, Credential: p.as.credential()},
-			})
-		})
+		st.mark = m
+		st.pid, st.end, err = s.reaper.start(func() (int, error) { return syscall.ForkExec(p.path, p.argv, attr) })
 		if err != nil {
-			st.mark.close()
+			m.close()
 		}
 	})
 	return st, err

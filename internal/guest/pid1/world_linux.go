@@ -441,3 +441,23 @@ func enter() error {
 	}
 	return unix.Chdir("/")
 }
+
+// useWorld adds to a world that an engine made what every command counts on.
+func useWorld() error {
+	for _, d := range []struct {
+		name string
+		mode uint32
+	}{{home, 0o700}, {"/tmp", 0o1777}} {
+		err := unix.Mkdir(d.name, 0o755)
+		if errors.Is(err, unix.EEXIST) {
+			continue
+		}
+		if err == nil {
+			err = unix.Chmod(d.name, d.mode)
+		}
+		if err != nil {
+			return fmt.Errorf("make %s: %w", d.name, err)
+		}
+	}
+	return nil
+}

@@ -59,3 +59,6 @@ func (*Provider) Examine(context.Context) Report {
 		Name: "system", Needed: true, Detail: "local sandboxes need Linux", Fix: "use another sandbox provider, such as docker",
 	}}}
 }
+
+// GuestProgram refuses.
+func GuestProgram() ([]byte, error) { return nil, errLinux }

@@ -100,3 +100,18 @@ func (p *program) close() {
 	}
 	p.file, p.path = nil, ""
 }
+
+// GuestProgram is the guest program as bytes, for providers that have to show it to an engine.
+func GuestProgram() ([]byte, error) {
+	if len(guestProgram) > 0 {
+		return guestProgram, nil
+	}
+	if !guest.PlaysPID1() {
+		return nil, errNoGuest
+	}
+	b, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return nil, fmt.Errorf("read this program: %w", err)
+	}
+	return b, nil
+}

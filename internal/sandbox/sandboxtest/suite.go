@@ -23,6 +23,8 @@ import (
 type Features struct {
 	// Real: boxes run real programs, a POSIX shell among them, and real processes die.
 	Real bool
+	// Minded: between PID 1 and each command is a process that minds it.
+	Minded bool
 	// Spec is the least that a box of the provider needs; the suite sets the other fields.
 	Spec sandbox.Spec
 }

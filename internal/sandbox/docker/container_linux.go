@@ -1,0 +1,295 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// containerName is what a box's container and its network are called in the engine.
+func containerName(id string) string { return "agentenv-" + id }
+
+// reserve is how many threads PID 1 and its minders may have beyond the box's limit.
+const reserve = 64
+
+// capabilities are what PID 1 and its commands have: as many as a package manager or a server needs, none over the machine.
+var capabilities = []string{
+	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID",
+}
+
+// container makes the box's network, if it has one, and its container, and starts it. What was asked of the engine is waited for also when
+// ctx ends: what it makes for a caller who has gone nobody would find.
+func (m *making) container(ctx context.Context, program string) (string, error) {
+	o, err := m.options(program)
+	if err != nil {
+		return "", err
+	}
+	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
+	defer cancel()
+	m.asked = true
+	if m.record.Network != "" {
+		_, err := m.engine.NetworkCreate(whole, m.record.Network, client.NetworkCreateOptions{Driver: "bridge", Labels: o.Config.Labels})
+		if err != nil {
+			return "", fmt.Errorf("make the sandbox's network: %w", said(err))
+		}
+	}
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	made, err := m.engine.ContainerCreate(whole, o)
+	if err != nil && len(o.HostConfig.StorageOpt) > 0 && strings.Contains(err.Error(), "storage-opt") { // "--storage-opt is supported only for …"
+		o.HostConfig.StorageOpt = nil
+		m.record.Isolation.Limits["disk"] = "none"
+		made, err = m.engine.ContainerCreate(whole, o)
+	}
+	if err != nil {
+		return "", fmt.Errorf("make the container: %w", said(err))
+	}
+	if ctx.Err() != nil {
+		return "", context.Cause(ctx)
+	}
+	if _, err := m.engine.ContainerStart(whole, made.ID, client.ContainerStartOptions{}); err != nil {
+		return "", fmt.Errorf("start the container: %w", said(err))
+	}
+	return made.ID, nil
+}
+
+// options say what the container is to be.
+func (m *making) options(program string) (client.ContainerCreateOptions, error) {
+	s := m.spec
+	pids := s.Pids
+	if pids < math.MaxInt64-reserve {
+		pids += reserve
+	}
+	init := false
+	h := &container.HostConfig{
+		NetworkMode: network.NetworkNone, CapDrop: []string{"ALL"}, CapAdd: capabilities, SecurityOpt: []string{"no-new-privileges"},
+		IpcMode: container.IPCModePrivate, Init: &init,
+		Resources: container.Resources{
+			NanoCPUs: int64(s.CPU * 1e9), Memory: s.MemoryMB << 20, MemorySwap: s.MemoryMB << 20, PidsLimit: &pids,
+		},
+		Mounts: []mount.Mount{
+			{Type: mount.TypeBind, Source: program, Target: guest.ContainerProgram, ReadOnly: true},
+			{Type: mount.TypeBind, Source: m.slot.path + "/" + birthName, Target: guest.ContainerBirth, ReadOnly: true},
+		},
+	}
+	limits := map[string]string{"cpu": "none", "memory": "none", "pids": "cgroup", "disk": "none"}
+	if s.CPU > 0 {
+		limits["cpu"] = "cgroup"
+	}
+	if s.MemoryMB > 0 {
+		limits["memory"] = "cgroup"
+	}
+	if s.DiskMB > 0 {
+		limits["disk"] = "storage driver"
+		h.StorageOpt = map[string]string{"size": strconv.FormatInt(s.DiskMB, 10) + "M"}
+	}
+	m.record.Isolation.Limits = limits
+	shown, err := m.shown()
+	if err != nil {
+		return client.ContainerCreateOptions{}, err
+	}
+	h.Mounts = append(h.Mounts, shown...)
+	c := &container.Config{
+		Hostname: hostName(s.Name, m.slot.id), User: "0:0", WorkingDir: "/", Image: m.image.id,
+		Entrypoint: []string{guest.ContainerProgram}, Env: []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=", "GOTRACEBACK=single", "GOMEMLIMIT=off"},
+		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		Labels:      m.labels(),
+	}
+	if m.record.Network != "" {
+		h.NetworkMode = container.NetworkMode(m.record.Network)
+		c.ExposedPorts, h.PortBindings = ports(s.Publish)
+	}
+	return client.ContainerCreateOptions{Config: c, HostConfig: h, Name: containerName(m.slot.id)}, nil
+}
+
+// shown are the files of the host that the box sees.
+func (m *making) shown() ([]mount.Mount, error) {
+	list := slices.Clone(m.spec.Shown)
+	if m.spec.Self {
+		self, err := os.Executable()
+		if err != nil {
+			return nil, fmt.Errorf("find this program's file: %w", err)
+		}
+		list = append(list, sandbox.Shown{From: self, At: sandbox.SelfPath})
+	}
+	var out []mount.Mount
+	for _, s := range list {
+		if _, err := os.Stat(s.From); err != nil {
+			return nil, fmt.Errorf("show %s in the sandbox: %w", s.At, err)
+		}
+		out = append(out, mount.Mount{Type: mount.TypeBind, Source: s.From, Target: s.At, ReadOnly: true})
+	}
+	return out, nil
+}
+
+// labels find the container again, and tell people whose it is.
+func (m *making) labels() map[string]string {
+	l := map[string]string{}
+	maps.Copy(l, m.spec.Labels)
+	l[labelID], l[labelState] = m.slot.id, m.p.stateLabel()
+	l[labelOwner], l[labelLease] = strconv.Itoa(os.Getpid()), m.record.Expires.Format(time.RFC3339)
+	if m.spec.Run != "" {
+		l[labelRun] = m.spec.Run
+	}
+	if m.spec.Key != "" {
+		l[labelKey] = m.spec.Key
+	}
+	return l
+}
+
+// stateLabel tells the boxes of this state root from those of others in one engine.
+func (p *Provider) stateLabel() string {
+	sum := sha256.Sum256([]byte(p.opts.StateRoot))
+	return hex.EncodeToString(sum[:8])
+}
+
+// ports are on the host's loopback alone.
+func ports(want []sandbox.Port) (network.PortSet, network.PortMap) {
+	exposed, bound := network.PortSet{}, network.PortMap{}
+	for _, w := range want {
+		port, _ := network.PortFrom(w.Box, network.TCP)
+		exposed[port] = struct{}{}
+		b := network.PortBinding{HostIP: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
+		if w.Host != 0 {
+			b.HostPort = strconv.Itoa(int(w.Host))
+		}
+		bound[port] = append(bound[port], b)
+	}
+	return exposed, bound
+}
+
+// published is what the engine made of them.
+func published(s *container.NetworkSettings) []sandbox.Port {
+	var out []sandbox.Port
+	if s == nil {
+		return nil
+	}
+	for port, bound := range s.Ports {
+		for _, b := range bound {
+			if host, err := strconv.ParseUint(b.HostPort, 10, 16); err == nil {
+				out = append(out, sandbox.Port{Box: port.Num(), Host: uint16(host)})
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b sandbox.Port) int { return int(a.Box) - int(b.Box) })
+	return slices.Compact(out)
+}
+
+// hostName is a box's name as its machine's: what names may hold, at most 63 bytes.
+func hostName(name, id string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, name)
+	clean = strings.Trim(clean[:min(len(clean), 63)], "-")
+	if clean == "" {
+		return id[:min(len(id), 63)]
+	}
+	return clean
+}
+
+// lastWords adds what PID 1 wrote before it ended.
+func (m *making) lastWords(ctx context.Context, id string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	logs, lerr := m.engine.ContainerLogs(ctx, id, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: "20"})
+	if lerr != nil {
+		return err
+	}
+	defer logs.Close()
+	var b bytes.Buffer
+	_, _ = stdcopy.StdCopy(&b, &b, io.LimitReader(logs, 4000))
+	words := strings.TrimSpace(b.String())
+	if words == "" || strings.Contains(words, err.Error()) {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, words)
+}
+
+// clear removes a box's container and network from the engine, whatever state they are in.
+func (e *engine) clear(ctx context.Context, r *record) error {
+	if err := e.removeContainer(ctx, containerName(r.ID)); err != nil {
+		return fmt.Errorf("remove the container: %w", said(err))
+	}
+	if r.Network == "" {
+		return nil
+	}
+	if err := e.removeNetwork(ctx, r.Network); err != nil {
+		return fmt.Errorf("remove the sandbox's network: %w", said(err))
+	}
+	return nil
+}
+
+// has tells whether the engine has a box's container.
+func (e *engine) has(ctx context.Context, r *record) (bool, error) {
+	_, err := e.ContainerInspect(ctx, containerName(r.ID), client.ContainerInspectOptions{})
+	if errdefs.IsNotFound(err) {
+		return false, nil
+	}
+	return err == nil, said(err)
+}
+
+// removeContainer is nil when there is none. An engine may be removing it for somebody else: then it is waited for.
+func (e *engine) removeContainer(ctx context.Context, name string) error {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		_, err := e.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+		switch {
+		case err == nil || errdefs.IsNotFound(err):
+			return nil
+		case !errdefs.IsConflict(err):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(wait):
+		}
+	}
+}
+
+// removeNetwork is nil when there is none. The container's end may not have reached it yet.
+func (e *engine) removeNetwork(ctx context.Context, name string) error {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		_, err := e.NetworkRemove(ctx, name, client.NetworkRemoveOptions{})
+		switch {
+		case err == nil || errdefs.IsNotFound(err):
+			return nil
+		case !strings.Contains(err.Error(), "active endpoints"):
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(wait):
+		}
+	}
+}

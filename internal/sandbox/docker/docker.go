@@ -1,0 +1,131 @@
+// Package docker makes sandboxes out of containers of a Docker or Podman engine on this machine.
+//
+// PID 1 of a container is the same guest program as everywhere (package guest/pid1), shown to it read-only from a file of the state root.
+// It begins on a socket in a folder that is bound into the container, where its maker hands it what it serves and holds: the listener that
+// clients connect to, and the box's slot. Neither has a name inside, and the folder is empty once the box lives. So a box is found, reached,
+// renewed and ended without the engine; the engine is asked to make and to remove containers, networks and images.
+//
+// Words: the slot is the file of a box on the host; its PID 1 holds the POSIX lock on it as long as the box lives. The engine is whoever
+// answers on the socket. The package speaks to engines of this machine alone: descriptors travel with messages, and files are bound.
+// It enforces no allowlist of destinations, and a box with a network reaches what the engine's bridge reaches.
+package docker
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// Name is the provider's name in Info.
+const Name = "docker"
+
+// DefaultPids limits the processes of a box whose Spec says nothing.
+const DefaultPids = 4096
+
+// Labels of what the provider makes in an engine.
+const (
+	labelID    = "dev.agentenv.id"
+	labelRun   = "dev.agentenv.run"
+	labelKey   = "dev.agentenv.key"
+	labelLease = "dev.agentenv.lease" // the end of the first lease; PID 1 knows the present one
+	labelOwner = "dev.agentenv.owner" // the pid of the process that made it
+	labelState = "dev.agentenv.state" // which state root it belongs to
+	// labelSources is the digest of what an image was built from.
+	labelSources = "dev.agentenv.sources"
+)
+
+// Options is which engine a Provider uses and how.
+type Options struct {
+	// StateRoot is the folder below which boxes are kept; it is made when the first box is.
+	StateRoot string
+	// Socket is the engine's: a path, or a unix:// address. "" is the one that Env and the machine's usual places lead to.
+	Socket string
+	// Image is what boxes are made of whose Spec names no image. "" is none.
+	Image string
+	// Guest is the program that plays PID 1: a static executable for this machine.
+	Guest func() ([]byte, error)
+	// Env looks variables of the process's environment up, as os.LookupEnv does; nil: there are none.
+	Env func(string) (string, bool)
+}
+
+func (o *Options) check() error {
+	var errs []error
+	if !filepath.IsAbs(o.StateRoot) {
+		errs = append(errs, fmt.Errorf("the state root %q is not an absolute path", o.StateRoot))
+	}
+	if o.Socket != "" {
+		if _, err := socketPath(o.Socket); err != nil {
+			errs = append(errs, fmt.Errorf("sandbox.docker.socket: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// checkSpec refuses what boxes of an engine can't be, and fills in the defaults.
+func checkSpec(s *sandbox.Spec) error {
+	var errs []error
+	unsupported := func(format string, args ...any) {
+		errs = append(errs, fmt.Errorf(format+": %w", append(args, sandbox.ErrUnsupported)...))
+	}
+	switch s.Network {
+	case "":
+		s.Network = sandbox.NetNone
+	case sandbox.NetNone, sandbox.NetAllowAll:
+	case sandbox.NetAllow:
+		unsupported("an engine's network can't hold a sandbox to a list of destinations; use a local sandbox, or network none or allow_all")
+	default:
+		unsupported("the network policy %q", s.Network)
+	}
+	if len(s.Publish) > 0 && s.Network == sandbox.NetNone {
+		unsupported("an engine publishes no port of a sandbox without a network; ports need network allow_all")
+	}
+	switch s.Isolation {
+	case "":
+		s.Isolation = sandbox.LevelContainer
+	case sandbox.LevelNone, sandbox.LevelNamespaces, sandbox.LevelContainer:
+	default:
+		unsupported("the isolation %s", s.Isolation)
+	}
+	if s.From != "" {
+		unsupported("a start from the snapshot %s, which holds a local sandbox's files", s.From)
+	}
+	if err := s.CheckLimits(); err != nil {
+		errs = append(errs, err)
+	}
+	if s.Lease == 0 {
+		s.Lease = sandbox.DefaultLease
+	}
+	if s.Pids == 0 {
+		s.Pids = DefaultPids
+	}
+	for _, shown := range s.Shown {
+		for _, name := range []string{shown.From, shown.At} {
+			if !filepath.IsAbs(name) || filepath.Clean(name) != name || name == "/" {
+				errs = append(errs, fmt.Errorf("%q can't be shown in a sandbox: it is no absolute, clean path", name))
+			}
+		}
+	}
+	for _, kv := range s.Env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
+			errs = append(errs, fmt.Errorf("the environment entry %q is not NAME=value", kv))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Report is what holds of the engine, and what to do about what doesn't.
+type Report struct {
+	OK       bool      `json:"ok"` // boxes can be made
+	Findings []Finding `json:"findings"`
+}
+
+// Finding is one thing that was looked at.
+type Finding struct {
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}

@@ -1,0 +1,314 @@
+package docker
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
+)
+
+// A slot is a box's folder on the host: a file with the lease's end, which PID 1 writes, then the record as a line of JSON; the socket that
+// PID 1 serves; and, while the box is made, the folder of its birth. PID 1 holds a POSIX lock on the file while it lives, whoever makes or
+// removes the box holds a flock. Nothing of it needs to outlast a crash of the machine, since no box does.
+type slot struct {
+	id   string
+	path string   // of the folder
+	dir  *os.File // the folder: socket addresses are short through it
+	file *os.File
+}
+
+// record is what a slot tells of its box.
+type record struct {
+	sandbox.Info
+	Engine  string `json:"engine"`           // the socket
+	Network string `json:"bridge,omitempty"` // the network that was made for it
+}
+
+const (
+	slotName   = "slot"
+	sockName   = "sock"
+	birthName  = "birth"
+	recordSize = 256 << 10
+	leaseSize  = 21 // of guest.LeaseFormat
+)
+
+// makeSlot makes a new box's slot and takes it. fs.ErrExist when the id is taken.
+func makeSlot(boxes, id string) (*slot, error) {
+	if err := os.MkdirAll(boxes, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(filepath.Join(boxes, id), 0o700); err != nil {
+		return nil, err
+	}
+	s, err := openIn(boxes, id, unix.O_CREAT|unix.O_EXCL)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Flock(s.fd(), unix.LOCK_EX); err != nil {
+		s.close()
+		return nil, fmt.Errorf("take %s: %w", s.path, err)
+	}
+	return s, nil
+}
+
+// openSlot opens a box's slot without taking it; fs.ErrNotExist when there is none.
+func openSlot(boxes, id string) (*slot, error) {
+	if !validID(id) {
+		return nil, &fs.PathError{Op: "open", Path: id, Err: fs.ErrNotExist}
+	}
+	return openIn(boxes, id, 0)
+}
+
+func openIn(boxes, id string, flags int) (*slot, error) {
+	s := &slot{id: id, path: filepath.Join(boxes, id)}
+	dir, err := unix.Open(s.path, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: s.path, Err: err}
+	}
+	s.dir = os.NewFile(uintptr(dir), s.path)
+	fd, err := unix.Openat(dir, slotName, flags|unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		s.dir.Close()
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(s.path, slotName), Err: err}
+	}
+	s.file = os.NewFile(uintptr(fd), filepath.Join(s.path, slotName))
+	return s, nil
+}
+
+func (s *slot) fd() int { return int(s.file.Fd()) }
+
+func (s *slot) close() {
+	s.file.Close()
+	s.dir.Close()
+}
+
+// forGuest is another descriptor of the file, for PID 1: a flock is the descriptor's, and that one must not have ours.
+func (s *slot) forGuest() (*os.File, error) {
+	fd, err := unix.Openat(int(s.dir.Fd()), slotName, unix.O_RDWR|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: s.path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), s.path), nil
+}
+
+// address is a socket's address in the folder, short however long the state root's path is.
+func (s *slot) address(name string) string {
+	return "/proc/self/fd/" + strconv.Itoa(int(s.dir.Fd())) + "/" + name
+}
+
+// listen makes a socket in the folder, open to whoever gets as far.
+func (s *slot) listen(name string) (*net.UnixListener, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Net: "unix", Name: s.address(name)})
+	if err != nil {
+		return nil, fmt.Errorf("make the sandbox's socket: %w", err)
+	}
+	l.SetUnlinkOnClose(false)
+	return l, nil
+}
+
+// write replaces the record. The lease before it is PID 1's.
+func (s *slot) write(r *record) error {
+	b, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	b = append(b, '\n')
+	if _, err := s.file.WriteAt(b, leaseSize); err != nil {
+		return fmt.Errorf("record the sandbox: %w", err)
+	}
+	if err := s.file.Truncate(int64(leaseSize + len(b))); err != nil {
+		return fmt.Errorf("record the sandbox: %w", err)
+	}
+	return nil
+}
+
+// read is the record with the state and the lease as they are now. A record that can't be read is one of an id and a state.
+func (s *slot) read() record {
+	r, lease := s.stored()
+	r.ID, r.Provider = s.id, Name
+	switch alive, err := s.alive(); {
+	case err != nil || !alive:
+		if r.State != sandbox.StateStarting || !s.taken() {
+			r.State = sandbox.StateDead
+		}
+	case r.State == "":
+		r.State = sandbox.StateRunning
+	}
+	lease = strings.TrimSpace(lease)
+	if at, err := strconv.ParseInt(lease, 10, 64); err == nil {
+		if end, err := wall(at); err == nil {
+			r.Expires = end
+		}
+	}
+	if r.State == sandbox.StateDead && sandbox.Why(lease) != "" { // PID 1 writes the word in the lease's place
+		r.Cause = lease
+	}
+	return r
+}
+
+// whyLimit is how long the kernel may take to end a box whose connections have ended already.
+const whyLimit = 100 * time.Millisecond
+
+// why says in words why the box died, as far as it told itself; "" when it lives.
+func (s *slot) why() string {
+	for until := time.Now().Add(whyLimit); ; time.Sleep(time.Millisecond) {
+		r := s.read()
+		if r.State == sandbox.StateDead {
+			return sandbox.Why(r.Cause)
+		}
+		if time.Now().After(until) {
+			return ""
+		}
+	}
+}
+
+// stored reads the file. Its writer may be in the middle of a line, so a bad one is read again.
+func (s *slot) stored() (r record, lease string) {
+	buf := make([]byte, recordSize)
+	for range 3 {
+		n, err := s.file.ReadAt(buf, 0)
+		if n < leaseSize {
+			return record{}, ""
+		}
+		r, lease, err = parseSlot(buf[:n])
+		if err == nil {
+			return r, lease
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return record{}, lease
+}
+
+// parseSlot reads a slot's bytes.
+func parseSlot(b []byte) (r record, lease string, err error) {
+	if len(b) < leaseSize {
+		return record{}, "", errors.New("too short")
+	}
+	lease = string(bytes.Trim(b[:leaseSize], "\x00\n"))
+	line, _, whole := bytes.Cut(b[leaseSize:], []byte("\n"))
+	if !whole {
+		return record{}, lease, errors.New("half a record")
+	}
+	if err := json.Unmarshal(line, &r); err != nil {
+		return record{}, lease, err
+	}
+	return r, lease, nil
+}
+
+// taken tells whether somebody makes or removes the box.
+func (s *slot) taken() bool {
+	if unix.Flock(s.fd(), unix.LOCK_SH|unix.LOCK_NB) != nil {
+		return true
+	}
+	unix.Flock(s.fd(), unix.LOCK_UN)
+	return false
+}
+
+// alive tells whether PID 1 holds its lock.
+func (s *slot) alive() (bool, error) {
+	l := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(s.file.Fd(), unix.F_GETLK, &l); err != nil {
+		return false, err
+	}
+	return l.Type != unix.F_UNLCK, nil
+}
+
+// awaitEnd waits until PID 1 has let go of its lock.
+func (s *slot) awaitEnd(ctx context.Context) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 50*time.Millisecond) {
+		if alive, err := s.alive(); err != nil || !alive {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// dial opens one connection to the box's PID 1.
+func (s *slot) dial(ctx context.Context) (*net.UnixConn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, "unix", s.address(sockName))
+	if err != nil {
+		return nil, err
+	}
+	return c.(*net.UnixConn), nil
+}
+
+// die asks PID 1 to end; it is nil when there is none.
+func (s *slot) die(ctx context.Context) error {
+	c := guest.NewClient(s.id, s.dial, nil)
+	defer c.Close()
+	if err := c.Die(ctx); err != nil && !errors.Is(err, guest.ErrGone) {
+		return err
+	}
+	return nil
+}
+
+// remove takes the folder away, what names the box last.
+func (s *slot) remove() error {
+	for _, name := range []string{birthName, sockName} {
+		if err := os.RemoveAll(filepath.Join(s.path, name)); err != nil {
+			return err
+		}
+	}
+	return os.RemoveAll(s.path)
+}
+
+// here tells whether the slot is still the one of its path.
+func (s *slot) here() bool {
+	var a, b unix.Stat_t
+	return unix.Fstat(s.fd(), &a) == nil && unix.Lstat(filepath.Join(s.path, slotName), &b) == nil && a.Ino == b.Ino && a.Dev == b.Dev
+}
+
+// wall is a moment of the boot clock on the wall clock.
+func wall(at int64) (time.Time, error) {
+	var ts unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
+		return time.Time{}, err
+	}
+	return time.Now().Add(time.Duration(at - ts.Nano())).UTC().Round(time.Millisecond), nil
+}
+
+// validID keeps ids from being paths, and from being anything but ours in an engine.
+func validID(id string) bool {
+	if id == "" || len(id) > 64 {
+		return false
+	}
+	for _, c := range []byte(id) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// slots are the ids in a folder of boxes; none when there is no folder.
+func slots(boxes string) ([]string, error) {
+	entries, err := os.ReadDir(boxes)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	var ids []string
+	for _, e := range entries {
+		if e.IsDir() && validID(e.Name()) {
+			ids = append(ids, e.Name())
+		}
+	}
+	return ids, err
+}
