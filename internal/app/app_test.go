@@ -90,7 +90,7 @@ func TestChain(t *testing.T) {
 		t.Error(got, err)
 	}
 	_, err := a.Chain(t.Context(), "lokal,nope")
-	if err == nil || err.Error() != "--sandbox 'lokal': no such provider here; did you mean local?\n--sandbox 'nope': no such provider here; there are local" {
+	if err == nil || err.Error() != "--sandbox 'lokal': no such provider here; did you mean local?\n--sandbox 'nope': no such provider here; there are docker, local" {
 		t.Error(err)
 	}
 }

@@ -104,7 +104,7 @@ func (a *App) examineStore(ctx context.Context) Finding {
 	return Finding{f.Name, Broken, err.Error(), "see what the message names"}
 }
 
-// examineSandbox asks the local provider what it needs, then looks around in a sandbox.
+// examineSandbox asks the providers what they need, then looks around in a local sandbox.
 func (a *App) examineSandbox(ctx context.Context) []Finding {
 	ctx, cancel := context.WithTimeout(ctx, doctorTime)
 	defer cancel()
@@ -120,6 +120,13 @@ func (a *App) examineSandbox(ctx context.Context) []Finding {
 		case !f.OK && f.Needed:
 			state = Broken
 		case !f.OK:
+			state = Lacks
+		}
+		out = append(out, Finding{f.Name, state, f.Detail, f.Fix})
+	}
+	for _, f := range w.docker.Examine(ctx).Findings { // one can do without
+		state := Works
+		if !f.OK {
 			state = Lacks
 		}
 		out = append(out, Finding{f.Name, state, f.Detail, f.Fix})

@@ -11,6 +11,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/docker"
 	"agentenv.internal/agentenv/internal/sandbox/local"
 )
 
@@ -20,6 +21,7 @@ type sandboxes struct {
 	chain     []string // what is tried where nothing names a provider
 	deploy    *deploy.Deployments
 	local     *local.Provider
+	docker    *docker.Provider
 }
 
 func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
@@ -37,8 +39,16 @@ func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
 			return sandboxes{}, err
 		}
 		a.onClose(func(context.Context) error { return l.Close() })
-		w := sandboxes{providers: catalog.New[sandbox.Provider]("sandbox provider"), chain: set.Default, local: l}
+		d, err := docker.New(docker.Options{
+			StateRoot: c.StateRoot(), Socket: set.Socket, Image: set.Image, Guest: local.GuestProgram, Env: a.opt.Env,
+		})
+		if err != nil {
+			return sandboxes{}, err
+		}
+		a.onClose(func(context.Context) error { return d.Close() })
+		w := sandboxes{providers: catalog.New[sandbox.Provider]("sandbox provider"), chain: set.Default, local: l, docker: d}
 		w.providers.Add(local.Name, catalog.Origin{Kind: catalog.Builtin}, l)
+		w.providers.Add(docker.Name, catalog.Origin{Kind: catalog.Builtin}, d)
 		w.deploy = deploy.New(w.providers, w.chain, a.opt.Log)
 		return w, nil
 	})

@@ -35,7 +35,7 @@ func check(s *doc.Schema, root doc.Node, l *diag.List) {
 // strictAt are the tables in which nothing unknown may stand.
 func strictAt(where string) bool {
 	switch where {
-	case "agents", "sandbox.local", "git_plugins", "git_plugins.sources":
+	case "agents", "sandbox.local", "sandbox.docker", "git_plugins", "git_plugins.sources":
 		return true
 	}
 	return strings.HasPrefix(where, "projects[") || strings.HasSuffix(where, ".config")

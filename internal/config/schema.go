@@ -245,6 +245,9 @@ func sandboxTable() doc.Field {
 			of("tools", strs("folders of tool chains that sandboxes see, read-only")),
 			of("expose", strs("other paths that sandboxes see, read-only")),
 			of("isolation", given(choice(str("the least that must hold"), "namespaces", "none"), "namespaces")))),
+		of("docker", group("sandboxes of a Docker or Podman engine",
+			of("socket", str("the engine's socket; the one that DOCKER_HOST or the usual places lead to without it")),
+			of("image", str("the image of sandboxes that name none")))),
 	)
 }
 

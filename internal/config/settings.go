@@ -155,6 +155,8 @@ type Sandbox struct {
 	Attribution    map[string]string
 	Tools, Expose  []string // absolute paths that local sandboxes see, read-only
 	Isolation      string   // the least that local sandboxes must hold
+	Socket         string   // of the engine that docker sandboxes are made in; "" is to be found
+	Image          string   // of docker sandboxes that name none
 }
 
 // Sandbox reads [sandbox].
@@ -169,6 +171,8 @@ func (c *Config) Sandbox(ctx context.Context, secrets Secrets) (Sandbox, error) 
 		Tools:       c.paths(local.Get("tools")),
 		Expose:      c.paths(local.Get("expose")),
 		Isolation:   local.Get("isolation").Text(),
+		Socket:      n.Get("docker").Get("socket").Text(),
+		Image:       n.Get("docker").Get("image").Text(),
 	}
 	if out.Default, err = chain(n.Get("default").Text()); err != nil {
 		return Sandbox{}, fmt.Errorf("sandbox.default: %w", err)

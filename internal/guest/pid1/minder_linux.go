@@ -118,7 +118,7 @@ func (s *spawner) startMinded(path string, argv []string, attr *syscall.ProcAttr
 		return started{}, err
 	}
 	conn := guest.NewConn(c.(*net.UnixConn))
-	t := &tree{spawner: s, fd: -1, gone: make(chan struct{})}
+	t := &brood{spawner: s, fd: -1, gone: make(chan struct{})}
 	var end <-chan ending
 	s.do(func() {
 		t.minder, end, err = s.reaper.start(func() (int, error) {
@@ -169,20 +169,20 @@ func askMinder(conn *guest.Conn, m *minding) (*minded, error) {
 	return &first, nil
 }
 
-// tree is the mark of a minded command: all that descends from its minder.
-type tree struct {
+// brood is the mark of a minded command: all that descends from its minder.
+type brood struct {
 	spawner *spawner
 	minder  int
 	fd      int           // of the minder
 	gone    chan struct{} // the minder has been waited for, and its orphans, if any, are dead
 }
 
-func (t *tree) close() { unix.Close(t.fd) }
+func (t *brood) close() { unix.Close(t.fd) }
 
-func (t *tree) signal(sig unix.Signal) { _ = unix.PidfdSendSignal(t.fd, sig, nil, 0) }
+func (t *brood) signal(sig unix.Signal) { _ = unix.PidfdSendSignal(t.fd, sig, nil, 0) }
 
 // await waits for the minder, and for the death of what it left.
-func (t *tree) await(end <-chan ending) {
+func (t *brood) await(end <-chan ending) {
 	defer close(t.gone)
 	if e := <-end; e.status.Signaled() || e.status.ExitStatus() != 0 {
 		_, err := hunt(t.spawner.reaper.orphans, nil)
@@ -194,7 +194,7 @@ func (t *tree) await(end <-chan ending) {
 }
 
 // kill ends every process that the command started and tells how many there were.
-func (t *tree) kill() (int, error) {
+func (t *brood) kill() (int, error) {
 	return hunt(func() (map[int]process, error) {
 		select {
 		case <-t.gone:
