@@ -1,6 +1,8 @@
 package bundlerun
 
 import (
+	"time"
+
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/eval"
 	"agentenv.internal/agentenv/internal/ledger"
@@ -115,5 +117,7 @@ func (s *Summary) sum() {
 }
 
 func (r *RunResult) trial() eval.Trial {
-	return eval.Trial{Task: r.Task, Status: r.Status, Scores: r.Scores}
+	return eval.Trial{
+		Task: r.Task, Status: r.Status, Scores: r.Scores, Cost: r.Cost, Took: time.Duration(r.Seconds * float64(time.Second)),
+	}
 }

@@ -7,6 +7,7 @@ package eval
 import (
 	"maps"
 	"slices"
+	"time"
 
 	"agentenv.internal/agentenv/internal/runlog"
 )
@@ -16,6 +17,8 @@ type Trial struct {
 	Task   string
 	Status runlog.Status
 	Scores map[string]float64
+	Cost   runlog.Cost
+	Took   time.Duration
 }
 
 // Score is a run's one score: the mean of its verifiers' scores. It has none without them, or when the machinery failed.
@@ -71,11 +74,18 @@ type Stats struct {
 	Counts
 	// Mean is over the runs that have a score; nil when none has.
 	Mean *float64 `json:"mean_score,omitempty"`
-	// PassAt are estimates for 1, 2, 4, … and the largest k that every task allows.
-	PassAt []PassAt `json:"pass_at_k,omitempty"`
+	// Interval is of Mean: over tasks, or over the runs of the one task. Detectable is the smallest difference to another such set that would
+	// be found in four of five comparisons. Both are nil with fewer than two values.
+	Interval   *Interval `json:"interval_95,omitempty"`
+	Detectable *float64  `json:"detectable_difference,omitempty"`
+	// PassAt and PassHat are estimates for 1, 2, 4, … and the largest k that every task allows.
+	PassAt  []PassAt    `json:"pass_at_k,omitempty"`
+	PassHat []PassAt    `json:"pass_hat_k,omitempty"`
+	Cost    runlog.Cost `json:"cost,omitzero"`
+	Seconds float64     `json:"run_seconds,omitempty"` // of all runs, one after the other
 }
 
-// PassAt is the chance that at least one of k runs passes: the mean over tasks of the unbiased estimate.
+// PassAt is the chance that at least one of k runs passes, or all of them: the mean over tasks of the unbiased estimate.
 type PassAt struct {
 	K     int     `json:"k"`
 	Value float64 `json:"value"`
@@ -89,6 +99,8 @@ func Summarize(trials []Trial) Stats {
 	byTask := map[string][]Trial{}
 	for _, t := range trials {
 		byTask[t.Task] = append(byTask[t.Task], t)
+		s.Cost = s.Cost.Plus(t.Cost)
+		s.Seconds += t.Took.Seconds()
 		if v, ok := t.Score(); ok {
 			sum += v
 			n++
@@ -96,6 +108,11 @@ func Summarize(trials []Trial) Stats {
 	}
 	if n > 0 {
 		s.Mean = new(sum / float64(n))
+	}
+	if _, cs := clusters(trials); len(cs) > 0 {
+		if sp, ok := of(cs); ok {
+			s.Interval, s.Detectable = new(sp.interval()), new(sp.detectable())
+		}
 	}
 	most := 0
 	counts := make([]Counts, 0, len(byTask))
@@ -105,15 +122,18 @@ func Summarize(trials []Trial) Stats {
 		most = max(most, c.judged())
 	}
 	for _, k := range ks(most) {
-		p := PassAt{K: k}
+		at, hat := PassAt{K: k}, PassAt{K: k}
 		for _, c := range counts {
-			if c.judged() >= k {
-				p.Value += PassAtK(c.judged(), c.Passed, k)
-				p.Tasks++
+			if n := c.judged(); n >= k {
+				at.Value += PassAtK(n, c.Passed, k)
+				hat.Value += PassHatK(n, c.Passed, k)
+				at.Tasks++
 			}
 		}
-		p.Value /= float64(p.Tasks)
-		s.PassAt = append(s.PassAt, p)
+		hat.Tasks = at.Tasks
+		at.Value /= float64(at.Tasks)
+		hat.Value /= float64(at.Tasks)
+		s.PassAt, s.PassHat = append(s.PassAt, at), append(s.PassHat, hat)
 	}
 	return s
 }

@@ -193,7 +193,7 @@ func (anthropic) stream(r io.Reader) (*Response, error) {
 	if !a.ended || a.stop == "" {
 		return nil, &Error{Kind: Cut, Message: "the answer ended before it was complete"}
 	}
-	return a.end(), nil
+	return a.end()
 }
 
 func (a *anAnswer) add(e *anEvent) error {
@@ -253,10 +253,10 @@ func (anthropic) whole(body []byte) (*Response, error) {
 	}
 	a := anAnswer{model: m.Model, blocks: m.Content, stop: m.StopReason}
 	a.count(&m.Usage)
-	return a.end(), nil
+	return a.end()
 }
 
-func (a *anAnswer) end() *Response {
+func (a *anAnswer) end() (*Response, error) {
 	u := a.usage
 	res := &Response{Model: a.model, Stop: StopEnd, Usage: Usage{Input: u.input + u.read + u.write, Cached: u.read, CacheWrites: u.write, Output: u.output}}
 	m := &res.Message
@@ -291,7 +291,7 @@ func (a *anAnswer) end() *Response {
 	case "refusal":
 		res.Stop = StopRefusal
 	}
-	return res
+	return res, empty(res)
 }
 
 // raw is v, which holds nothing but texts, as JSON.

@@ -22,3 +22,12 @@ func newCall(id, name, args string, n int) ToolCall {
 	}
 	return c
 }
+
+// empty refuses an answer that holds nothing and cost nothing: so look failures that a proxy has made a 200 of.
+func empty(r *Response) error {
+	m := &r.Message
+	if r.Usage.Output == 0 && m.Text() == "" && m.Reasoning == "" && len(m.Calls) == 0 && r.Stop != StopRefusal {
+		return &Error{Kind: Malformed, Message: "the answer is empty and counts no tokens"}
+	}
+	return nil
+}

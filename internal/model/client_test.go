@@ -157,6 +157,8 @@ func TestFaults(t *testing.T) {
 		{"error in the stream", func() modeltest.Answer { a := modeltest.Say("x"); a.StreamFail = "overloaded_error"; return a }(), "", true},
 		{"a page", modeltest.Answer{Raw: true, Media: "text/html", Text: "<h1>proxy</h1>"}, "", true},
 		{"no JSON", modeltest.Answer{Raw: true, Text: "{"}, "", true},
+		{"nothing as 200", modeltest.Answer{Response: model.Response{Stop: model.StopEnd, Message: model.Message{Role: model.Assistant}}}, "", true},
+		{"error as 200", modeltest.Answer{Raw: true, Text: `{"error":{"message":"rate limit","code":429},"type":"error"}`}, "", true},
 		{"silence", func() modeltest.Answer { a := modeltest.Say("x"); a.Hang = true; return a }(), "", true},
 		{"key", modeltest.Answer{Status: 401, Text: "bad key"}, model.Denied, true},
 		{"model", modeltest.Answer{Status: 404, Text: "no such model"}, model.NoModel, true},

@@ -307,7 +307,7 @@ func (a *oaAnswer) end() (*Response, error) {
 	default:
 		a.res.Stop = StopEnd
 	}
-	return &a.res, nil
+	return &a.res, empty(&a.res)
 }
 
 // streamError is a failure that came inside an answer: a status is known at best by its code.
