@@ -5,6 +5,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +42,10 @@ func openRegular(name string) (*os.File, error) {
 	}
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
+		if st.Size == 0 && ofPID1(fd) {
+			unix.Close(fd)
+			return nil, &fs.PathError{Op: "open", Path: name, Err: unix.EACCES}
+		}
 		return os.NewFile(uintptr(fd), name), nil
 	case unix.S_IFDIR:
 		err = unix.EISDIR
@@ -48,4 +54,17 @@ func openRegular(name string) (*os.File, error) {
 	}
 	unix.Close(fd)
 	return nil, &fs.PathError{Op: "read", Path: name, Err: err}
+}
+
+// ofPID1 tells whether an open file is one of PID 1's own in /proc: whatever leads there, it is not for those outside.
+func ofPID1(fd int) bool {
+	var st unix.Statfs_t
+	if err := unix.Fstatfs(fd, &st); err != nil {
+		return true
+	}
+	if st.Type != unix.PROC_SUPER_MAGIC {
+		return false
+	}
+	name, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
+	return err != nil || strings.HasPrefix(name, "/proc/1/")
 }
