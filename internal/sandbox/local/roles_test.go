@@ -31,8 +31,9 @@ const roleVar = "AGENTENV_TEST_ROLE"
 type role struct {
 	StateRoot string
 	Specs     []sandbox.Spec
-	Leave     bool // end after making the boxes
-	Forever   bool // make and destroy boxes until killed
+	Leave     bool     // end after making the boxes
+	Forever   bool     // make and destroy boxes until killed
+	Use       []string // ids of boxes of others to use
 }
 
 func play(text string) int {
@@ -62,6 +63,9 @@ func play(text string) int {
 		if !r.Forever {
 			break
 		}
+	}
+	if err := use(ctx, p, r.Use); err != nil {
+		return fail(err)
 	}
 	if !r.Leave {
 		<-ctx.Done()

@@ -4,3 +4,6 @@ package local_test
 
 // manyStarts is how many boxes TestNothingAddsUp makes.
 const manyStarts = 60
+
+// manyKills is how many rounds of kills TestNothingLeftWhateverIsKilled makes.
+const manyKills = 3
