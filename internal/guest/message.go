@@ -67,11 +67,13 @@ func (s *FileStat) ModTime() time.Time { return s.Time }
 func (s *FileStat) IsDir() bool        { return s.Bits.IsDir() }
 func (s *FileStat) Sys() any           { return nil }
 
-// Names under which the guest program is started: as a box's PID 1, and as a launcher, which starts those for one provider.
+// Names under which the guest program is started: as a box's PID 1, as a launcher, which starts those for one provider, and as a PID 1 that
+// waits for its ids.
 const (
 	Argv0         = "agent-env-guest"
 	LauncherArgv0 = "agent-env-launcher"
-	MinderArgv0   = "agent-env-minder" // what a box whose world is given starts each command through
+	WaitingArgv0  = "agent-env-guest-waiting" // a PID 1 that has no ids yet
+	MinderArgv0   = "agent-env-minder"        // what a box whose world is given starts each command through
 )
 
 // Where an engine's container has what its PID 1 begins with: the program, which is started by this path, and the folder of the socket that
@@ -107,6 +109,9 @@ type Launch struct {
 	UID  int `json:"uid"` // what the box's root is outside
 	GID  int `json:"gid"`
 	Size int `json:"size"` // how many ids follow
+	// Unmapped: the box begins without ids, waits for one byte on its birth socket, which says that somebody else has mapped them, and goes on
+	// then. The fields above don't count.
+	Unmapped bool `json:"unmapped,omitempty"`
 }
 
 // Boot is what a provider tells PID 1: the world to build and how to live in it. Files ride with the request in this order: the
@@ -120,6 +125,9 @@ type Boot struct {
 	Tied  bool          `json:"tied,omitempty"`
 	Lease time.Duration `json:"lease"`
 	Env   []string      `json:"env"` // of every command
+	// User and Dir are those of commands that name none, as in Command; "" for both is root in its home. They are an image's.
+	User string `json:"user,omitempty"`
+	Dir  string `json:"dir,omitempty"`
 	// Given: an engine has made the world, with its names, disk and limits: Hostname, Disk, Inodes, Overlays, Binds, Links, Contents and
 	// Dirs say nothing. PID 1 may not make namespaces there, so commands are told apart by a minder each.
 	Given bool `json:"given,omitempty"`

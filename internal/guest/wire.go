@@ -33,7 +33,7 @@ const (
 	// maxFrame bounds what a peer may announce; a command's arguments and environment are the largest frame.
 	maxFrame = 8 << 20
 	// maxFiles is how many descriptors one frame may carry.
-	maxFiles = 64
+	maxFiles = 250 // the kernel's limit is 253; an image has a mount per layer
 	// dataSize is the size of the data frames we send.
 	dataSize = 64 << 10
 )

@@ -79,14 +79,6 @@ type Config struct {
 	Cmd        []string `json:"cmd,omitempty"`
 }
 
-// Argv is the command that the image starts by itself; with args in the place of its Cmd when there are any. It may be empty.
-func (c Config) Argv(args ...string) []string {
-	if len(args) == 0 {
-		args = c.Cmd
-	}
-	return append(append([]string{}, c.Entrypoint...), args...)
-}
-
 // Owners of a root's files.
 const (
 	OwnersAll = "all" // the image's ids are those on disk

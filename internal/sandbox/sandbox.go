@@ -219,13 +219,22 @@ type Checker interface {
 	Check(ctx context.Context, s Spec) error
 }
 
-// Entry is what an image says of its own program, for who runs it. Commands of a box get Env by themselves, and no other field counts for them.
+// Entry is what an image says of its own program, for who runs it: nothing runs by itself. Commands of a box get User, Env and WorkingDir
+// where they say nothing else.
 type Entry struct {
 	User       string   `json:"user,omitempty"`
 	Env        []string `json:"env,omitempty"`
 	WorkingDir string   `json:"working_dir,omitempty"`
 	Entrypoint []string `json:"entrypoint,omitempty"`
 	Cmd        []string `json:"cmd,omitempty"`
+}
+
+// Argv is the image's own command, with args in the place of its Cmd when there are any. It may be empty.
+func (e Entry) Argv(args ...string) []string {
+	if len(args) == 0 {
+		args = e.Cmd
+	}
+	return append(append([]string{}, e.Entrypoint...), args...)
 }
 
 // Builder is a Provider whose engine makes images.

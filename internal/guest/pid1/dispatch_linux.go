@@ -19,7 +19,14 @@ func Dispatch() {
 	switch {
 	case len(os.Args) != 1:
 	case os.Args[0] == guest.Argv0 && os.Getpid() == 1:
-		role = func() error { return run(birthConn) }
+		role = func() error {
+			if err := leaveGroups(); err != nil {
+				return err
+			}
+			return run(birthConn)
+		}
+	case os.Args[0] == guest.WaitingArgv0 && os.Getpid() == 1:
+		role = awaitIDs
 	case os.Args[0] == guest.ContainerProgram && os.Getpid() == 1:
 		role = func() error { return run(containerBirth) }
 	case os.Args[0] == guest.MinderArgv0:

@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -130,13 +131,14 @@ func (s *server) limit(pid int) {
 func (s *server) prepare(r *guest.Request, files []*os.File) (*program, error) {
 	p := &program{argv: r.Command.Argv, dir: r.Command.Dir}
 	base, from := s.env, home
-	if r.Command.User != "" {
+	if user := cmp.Or(r.Command.User, s.user); user != "" {
 		var err error
-		if p.as, err = lookUser(r.Command.User); err != nil {
+		if p.as, err = lookUser(user); err != nil {
 			return nil, err
 		}
 		base, from = mergeEnv(base, p.as.env()), p.as.folder()
 	}
+	from = cmp.Or(s.dir, from)
 	p.env = mergeEnv(base, r.Command.Env)
 	if !path.IsAbs(p.dir) {
 		p.dir = path.Join(from, p.dir)

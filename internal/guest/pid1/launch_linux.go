@@ -78,7 +78,12 @@ func forkInit(r *reaper, req *guest.Request, null *os.File, files []*os.File) (p
 		sys.GidMappingsEnableSetgroups = true
 		sys.Credential = &syscall.Credential{}
 	}
+	name := guest.Argv0
+	if l.Unmapped {
+		sys.UidMappings, sys.GidMappings, sys.Credential = nil, nil, nil
+		name = guest.WaitingArgv0
+	}
 	attr := &syscall.ProcAttr{Dir: "/", Env: runtimeEnv, Files: []uintptr{null.Fd(), null.Fd(), files[1].Fd(), files[0].Fd()}, Sys: sys}
-	pid, _, err = r.start(func() (int, error) { return syscall.ForkExec("/proc/self/exe", []string{guest.Argv0}, attr) })
+	pid, _, err = r.start(func() (int, error) { return syscall.ForkExec("/proc/self/exe", []string{name}, attr) })
 	return pid, fd, err
 }

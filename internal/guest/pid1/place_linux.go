@@ -104,11 +104,15 @@ func isOpaque(dir int) bool {
 
 // inherit gives a new upper folder the mode and owner of the topmost layer's, which its own would hide.
 func (p *place) inherit(upper string) error {
+	from := 0
 	if p.stacked == 0 {
-		return nil
+		if p.path != "/" || len(p.lowers) < 2 {
+			return nil
+		}
+		from = 1 // an image's, below the box's own
 	}
 	var st unix.Stat_t
-	if err := unix.Fstat(p.lowers[0], &st); err != nil {
+	if err := unix.Fstat(p.lowers[from], &st); err != nil {
 		return err
 	}
 	if err := unix.Lchown(upper, int(st.Uid), int(st.Gid)); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {

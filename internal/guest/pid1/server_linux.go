@@ -20,6 +20,8 @@ type server struct {
 	memory   *memory
 	refused  *counter // forks beyond the box's limit; nil where no cgroup holds it
 	env      []string
+	user     string // of commands that name none; "" is root
+	dir      string // of commands that name none; "" is the user's home
 	pids     uint64
 	null     *os.File
 	holds    []*os.File // kept open for the box's life

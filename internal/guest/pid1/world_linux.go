@@ -36,7 +36,7 @@ type world struct {
 // buildWorld makes the box's root and enters it. The host's mounts are out of reach when it returns.
 func buildWorld(b *guest.Boot, r *rides) ([]string, []*place, error) {
 	w := &world{b: b, rides: r}
-	for _, f := range []func() error{w.prepare, w.layers, w.skeleton, w.mountPlaces, w.devices, w.proc, w.binds, enter} {
+	for _, f := range []func() error{w.prepare, w.layers, w.skeleton, w.mountPlaces, w.devices, w.proc, w.binds, enter, w.workingFolder} {
 		if err := f(); err != nil {
 			return nil, nil, err
 		}
@@ -292,9 +292,15 @@ func (w *world) skeleton() error {
 		name string
 		mode uint32
 	}{{"/root", 0o700}, {"/tmp", 0o1777}, {"/var/tmp", 0o1777}, {"/run/lock", 0o1777}} {
+		if !w.folderOrNone(path.Dir(d.name)) {
+			continue // an image's link, which is to stay
+		}
 		if err := w.mkdirAll(d.name, d.mode); err != nil {
 			return err
 		}
+	}
+	if err := w.mountPoints("/dev", "/proc"); err != nil {
+		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.b.Links)) {
 		p, rel := w.at(name)

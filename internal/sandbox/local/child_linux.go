@@ -12,6 +12,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/subid"
 )
 
 // child is the PID 1 of a box that this process started.
@@ -24,7 +25,8 @@ type child struct {
 }
 
 // fork starts the guest program as PID 1 of new namespaces. base is where the box's ids begin outside.
-func (p *Provider) fork(ctx context.Context, base int, log *os.File) (*child, error) {
+// ids, where the caller has a range of them, are given to the box; nil: see base.
+func (p *Provider) fork(ctx context.Context, base int, ids *subid.Range, log *os.File) (*child, error) {
 	near, far, err := socketPair()
 	if err != nil {
 		return nil, err
@@ -39,10 +41,22 @@ func (p *Provider) fork(ctx context.Context, base int, log *os.File) (*child, er
 	if !p.host.wide {
 		l = &guest.Launch{UID: p.host.uid, GID: p.host.gid, Size: 1}
 	}
+	l.Unmapped = ids != nil
 	pid, proc, err := p.launcher.fork(ctx, l, far, log)
 	if err != nil {
 		conn.Close()
 		return nil, err
+	}
+	if ids != nil {
+		err := ids.Map(ctx, pid)
+		if err == nil {
+			_, err = conn.Write([]byte{1})
+		}
+		if err != nil {
+			conn.Close() // which ends it
+			proc.close()
+			return nil, fmt.Errorf("give the sandbox its ids: %w", err)
+		}
 	}
 	return &child{pid: pid, proc: proc, birth: guest.NewConn(conn.(*net.UnixConn)), ended: make(chan struct{})}, nil
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 )
 
@@ -52,11 +53,16 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 			return info, nil
 		}
 	}
+	img, release, err := p.image(ctx, &s) // its download is none of the start's time
+	if err != nil {
+		return sandbox.Info{}, fmt.Errorf("make a local sandbox: %w", err)
+	}
+	defer release()
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("the sandbox did not start within %s", startLimit))
 	defer cancel()
-	info, err := p.make(ctx, &s, suffix)
-	if errors.Is(err, errNoIDMap) { // known from now on: the next attempt does without
-		info, err = p.make(ctx, &s, suffix)
+	info, err := p.make(ctx, &s, img, suffix)
+	if errors.Is(err, errNoIDMap) && img == nil { // known from now on: the next attempt does without
+		info, err = p.make(ctx, &s, img, suffix)
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // what failed for it is of no interest
@@ -74,7 +80,9 @@ func check(s *sandbox.Spec) error {
 		errs = append(errs, fmt.Errorf("%s: %w", what, sandbox.ErrUnsupported))
 	}
 	if s.Image != "" {
-		unsupported("the image " + s.Image)
+		if _, err := image.Parse(s.Image); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	if s.Network != "" && s.Network != sandbox.NetNone {
 		unsupported("the network policy " + s.Network)
@@ -171,13 +179,13 @@ func (p *Provider) byKey(key, suffix string) (sandbox.Info, bool) {
 }
 
 // make makes one box. On failure nothing of it is left.
-func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ sandbox.Info, err error) {
+func (p *Provider) make(ctx context.Context, s *sandbox.Spec, img *image.Root, suffix string) (_ sandbox.Info, err error) {
 	place, err := p.newSlot(suffix)
 	if err != nil {
 		return sandbox.Info{}, err
 	}
 	defer place.close() // lets go of the slot too
-	m := &making{p: p, spec: s, slot: place}
+	m := &making{p: p, spec: s, image: img, slot: place}
 	defer func() {
 		m.rides.close()
 		if err != nil {

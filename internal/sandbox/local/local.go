@@ -5,7 +5,9 @@
 // What a box has on the host is that file, a socket beside it, and cgroups as root. A box lives exactly as long as its PID 1 holds
 // the POSIX lock on its slot, a file below the state root: the kernel tells who holds it, so no pid is ever taken from a file.
 //
-// The package makes no network beyond loopback and no roots from images.
+// With an image the box's root is the image's (internal/image) and nothing of the host's files is seen.
+//
+// The package makes no network beyond loopback.
 package local
 
 import (
@@ -15,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 )
 
@@ -29,6 +32,8 @@ type Options struct {
 	// what is masked otherwise.
 	Tools  []string
 	Expose []string
+	// Images has the roots of boxes that are made from images; nil is one below the state root, which has no worker.
+	Images *image.Store
 
 	// Of tests.
 	privateIndex string // "": the one of all state roots

@@ -1,6 +1,7 @@
 package local_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentenv.internal/agentenv/internal/guest/pid1"
+	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/local"
 	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
@@ -16,6 +18,7 @@ import (
 
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
+	image.Dispatch(context.Background())
 	if role := os.Getenv(roleVar); role != "" {
 		os.Exit(play(role))
 	}

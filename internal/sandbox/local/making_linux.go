@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/treestore"
 )
@@ -23,6 +24,7 @@ import (
 type making struct {
 	p       *Provider
 	spec    *sandbox.Spec
+	image   *image.Root // nil: the host's root
 	slot    *slot
 	base    int
 	layout  *layout
@@ -49,6 +51,10 @@ func (r *rides) close() {
 
 // look finds out what of the host the box shall see.
 func (m *making) look(ctx context.Context) error {
+	if m.image != nil {
+		m.layout = m.imageLayout()
+		return m.show()
+	}
 	trees, err := m.hostTrees(ctx)
 	if err != nil {
 		return err
@@ -137,7 +143,7 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 	}
 	log := os.NewFile(uintptr(fd), "log")
 	defer log.Close()
-	if m.child, err = m.p.fork(ctx, m.base, log); err != nil {
+	if m.child, err = m.p.fork(ctx, m.base, m.ids(), log); err != nil {
 		return nil, err
 	}
 	if err := m.group.admit(m.child.pid); err != nil {
@@ -157,7 +163,7 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 		}
 	}
 	files := slices.Clone(m.rides.files)
-	for _, h := range m.held {
+	for _, h := range m.holding() {
 		if f := h.File(); f != nil {
 			files = append(files, f)
 			b.Holds++
@@ -211,7 +217,7 @@ func (m *making) bootMessage(ctx context.Context) (*guest.Boot, error) {
 		return nil, err
 	}
 	b := &guest.Boot{
-		Hostname: host, Tied: m.spec.Tied, Lease: m.spec.Lease, OneID: !m.p.host.wide,
+		Hostname: host, Tied: m.spec.Tied, Lease: m.spec.Lease, OneID: !m.p.host.wide && m.ids() == nil,
 		Env:     append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.spec.Env...),
 		Cgroups: len(m.group.join), MemoryEvents: m.group.events != nil, PidsEvents: m.group.denied != nil,
 		Contents: map[string]string{
@@ -222,6 +228,7 @@ func (m *making) bootMessage(ctx context.Context) (*guest.Boot, error) {
 		Probe: guest.Probing{Hidden: m.p.hiddenPaths(m.slot), HostPID: os.Getpid(), Marker: m.marker, HostUID: m.p.host.uid},
 	}
 	m.disk.tell(b, &m.rides)
+	m.imageBoot(b)
 	if !m.group.holds["pids"] {
 		b.Pids = uint64(m.spec.Pids)
 	}
@@ -294,10 +301,15 @@ func ignoreGone(err error) error {
 }
 
 func (m *making) info() sandbox.Info {
-	return sandbox.Info{
+	i := sandbox.Info{
 		ID: m.slot.id, Provider: Name, Name: m.spec.Name, Key: m.spec.Key, Run: m.spec.Run, Tied: m.spec.Tied,
 		Created: m.created, Expires: m.created.Add(m.spec.Lease), OwnerPID: os.Getpid(), Labels: m.spec.Labels,
 	}
+	if m.image != nil {
+		c := sandbox.Entry(m.image.Config)
+		i.Image, i.Entry = m.image.Ref, &c
+	}
+	return i
 }
 
 func (m *making) record(b *guest.Booted) record {
@@ -313,6 +325,7 @@ func (m *making) record(b *guest.Booted) record {
 			r.Isolation.Level = sandbox.LevelNone
 		}
 	}
+	m.imageRecord(&r)
 	for _, note := range b.Notes {
 		r.Isolation.Probes = append(r.Isolation.Probes, sandbox.Probe{Name: "note", OK: true, Detail: note})
 	}

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 )
 
@@ -16,6 +17,7 @@ type Provider struct {
 	opts     Options
 	boxes    string // folder of the boxes
 	trees    *trees
+	images   *image.Store
 	launcher *launcher
 	program  *program
 	host     *host
@@ -38,8 +40,12 @@ func New(o Options) (*Provider, error) {
 		return nil, err
 	}
 	program := &program{}
+	images := o.Images
+	if images == nil {
+		images = image.Open(image.Options{Dir: filepath.Join(o.StateRoot, "images")})
+	}
 	return &Provider{
-		opts: o, boxes: filepath.Join(o.StateRoot, "boxes"), trees: newTrees(filepath.Join(o.StateRoot, "trees")),
+		opts: o, images: images, boxes: filepath.Join(o.StateRoot, "boxes"), trees: newTrees(filepath.Join(o.StateRoot, "trees")),
 		launcher: newLauncher(program), program: program, host: newHost(), children: map[string]*child{},
 	}, nil
 }
