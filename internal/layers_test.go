@@ -27,7 +27,7 @@ var levels = []struct {
 	{4, []string{"artifact", "env", "agent", "task", "step", "bundle", "runlog", "access", "store", "sandbox"}},
 	// Suites speak the interface that they test and are imported by tests alone.
 	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "store/*", "runlog/*", "sandbox/sandboxtest"}},
-	{6, []string{"sandbox/*", "computer", "gateway/*", "agent/*", "plugin/*"}},
+	{6, []string{"exampleserver", "sandbox/*", "computer", "gateway/*", "agent/*", "plugin/*"}},
 	{7, []string{"deploy", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore"}},
 	{8, []string{"step/*", "run"}},
 	{9, []string{"eval", "bundlerun", "openenv", "console", "workspace"}},
@@ -184,7 +184,7 @@ func TestBinaryDependencies(t *testing.T) {
 	banned := []string{
 		"google.golang.org/grpc", "github.com/google/gopacket", "github.com/gopacket", "github.com/openai/", "github.com/anthropics/",
 		"go.temporal.io/", "k8s.io/api/", "k8s.io/client-go/kubernetes", "github.com/containers/gvisor-tap-vsock",
-		"github.com/spf13/viper", "net/http/pprof", "encoding/gob", "testing", "github.com/rogpeppe/", "go.uber.org/goleak", "github.com/creack/pty",
+		"github.com/spf13/viper", "net/http/pprof", "testing", "github.com/rogpeppe/", "go.uber.org/goleak", "github.com/creack/pty",
 	}
 	deps := goList(t, "-deps", "./cmd/agent-env")
 	if len(deps) < 100 {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -35,7 +36,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup:               setup,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython, "port": freePort},
 	})
 }
 
@@ -108,6 +109,18 @@ func jsonAt(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("%s holds %s at %s, want %s", args[0], got, args[1], args[2])
 		}
 	}
+}
+
+// freePort is `port NAME`: a variable with a port of loopback that nothing listens on.
+func freePort(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: port NAME")
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	ts.Check(err)
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	ts.Check(errors.Join(err, l.Close()))
+	ts.Setenv(args[0], port)
 }
 
 // needsPython skips a script where python3 is missing; where $REQUIRE is set that is a failure.

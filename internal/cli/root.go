@@ -100,7 +100,9 @@ func commands(p *verb.Program) []*cobra.Command {
 		sandbox.New(p),
 		config.New(p),
 		schema.New(p),
+		newConform(p),
 		newDoctor(p),
+		newServe(p),
 		newCompletion(p),
 	}
 }

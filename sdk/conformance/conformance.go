@@ -66,8 +66,9 @@ func (r *Report) Count(s Status) int {
 
 // Target is what is checked.
 type Target struct {
-	URL     string       // base, without the card's path
-	Client  *http.Client // nil: one with a limit of 30 seconds for each call, without redirects
+	URL     string        // base, without the card's path
+	Client  *http.Client  // nil: one with a limit of 30 seconds for each call, without redirects
+	Wait    time.Duration // how long a server that can't be reached yet is waited for
 	Fixture Fixture
 	Expect  Expectations
 }
@@ -126,6 +127,12 @@ func Run(ctx context.Context, t Target) (Report, error) {
 // open reads the card and finds out what kind of server this is.
 func (p *probe) open(ctx context.Context) error {
 	resp, err := p.do(ctx, http.MethodGet, wire.CardPath, "")
+	for end := time.Now().Add(p.target.Wait); err != nil && ctx.Err() == nil && time.Now().Before(end); {
+		if err := pause(ctx, 20*time.Millisecond); err != nil {
+			return err
+		}
+		resp, err = p.do(ctx, http.MethodGet, wire.CardPath, "")
+	}
 	if err != nil {
 		return fmt.Errorf("reach the server: %w", err)
 	}
@@ -147,6 +154,17 @@ func (p *probe) open(ctx context.Context) error {
 		}
 	}
 	return nil // a bad card is for its row to tell
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // judge turns a check's outcome into a result.

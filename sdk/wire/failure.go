@@ -2,7 +2,7 @@ package wire
 
 import (
 	"encoding/json"
-	"regexp"
+	"strings"
 )
 
 // Applied says whether a failed operation changed something.
@@ -136,7 +136,7 @@ func readFailure(raw json.RawMessage) Failure {
 	return f
 }
 
-var quotable = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
-
-// Quotable tells whether a code of the other side may be shown although the call carried grants.
-func Quotable(code string) bool { return quotable.MatchString(code) }
+// Quotable tells whether a code of the other side may be shown although the call carried grants: a lower-case word of at most 64 characters.
+func Quotable(code string) bool {
+	return code != "" && len(code) <= 64 && code[0] >= 'a' && code[0] <= 'z' && strings.Trim(code, "abcdefghijklmnopqrstuvwxyz0123456789_") == ""
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"mime"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,8 +80,6 @@ func (e *FieldsError) Error() string {
 	}
 	return fmt.Sprintf("%s (%s)", e.What, strings.Join(e.Fields, ", "))
 }
-
-var hexDigest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
 // CheckPath tells what is wrong with a path of a grant: it must be relative, slash-separated, and in its shortest form.
 func CheckPath(p string) error {
@@ -197,6 +194,10 @@ func isHTTPS(s string) bool {
 	return err == nil && u.Scheme == "https" && u.Hostname() != "" && u.User == nil && u.Fragment == ""
 }
 
+func isDigest(s string) bool {
+	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
+}
+
 func notEmpty(s string) bool { return s != "" }
 
 func isPath(s string) bool { return CheckPath(s) == nil }
@@ -245,7 +246,7 @@ func ParseWriteNamespace(raw json.RawMessage) (WriteNamespace, error) {
 func ParseReadObject(raw json.RawMessage) (ReadObject, error) {
 	var bad []string
 	c := open(raw, "", &bad, "media_type", "max_bytes", "size_bytes", "sha256", "read")
-	o := ReadObject{MediaType: c.str("media_type", isMediaType), MaxBytes: c.integer("max_bytes", 1), SHA256: c.optStr("sha256", hexDigest.MatchString)}
+	o := ReadObject{MediaType: c.str("media_type", isMediaType), MaxBytes: c.integer("max_bytes", 1), SHA256: c.optStr("sha256", isDigest)}
 	if !isNull(c.values["size_bytes"]) {
 		n := c.integer("size_bytes", 0)
 		if o.SizeBytes = &n; n > o.MaxBytes {
@@ -284,7 +285,7 @@ func ParseUploaded(raw json.RawMessage) (Uploaded, error) {
 	for _, m := range ms {
 		c.values[m.name] = m.value
 	}
-	u := Uploaded{SizeBytes: c.integer("size_bytes", 0), SHA256: c.optStr("sha256", hexDigest.MatchString)}
+	u := Uploaded{SizeBytes: c.integer("size_bytes", 0), SHA256: c.optStr("sha256", isDigest)}
 	return result(u, "not a valid account of an upload", bad)
 }
 
