@@ -10,7 +10,7 @@ import (
 )
 
 // papers are the texts whose named paths and links must exist.
-var papers = []string{"README.md", "CONTRIBUTING.md", "AGENTS.md", "docs/layout.md", "docs/decisions.md", "docs/cli.md", "docs/json.md", "docs/benchmarks.md", "docs/bundles.md", "docs/sandbox.md"}
+var papers = []string{"README.md", "CONTRIBUTING.md", "AGENTS.md", "docs/layout.md", "docs/decisions.md", "docs/cli.md", "docs/json.md", "docs/benchmarks.md", "docs/bundles.md", "docs/sandbox.md", "docs/security.md"}
 
 var (
 	inline = regexp.MustCompile("`([^`\n]+)`")

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentenv.internal/agentenv/internal/guest"
 )
 
@@ -38,9 +40,12 @@ func testLease(t *testing.T, d time.Duration) (*lease, <-chan struct{}, string) 
 
 // However renewals and the end race, a lease ends exactly once, never before the deadline that was armed last, and no renewal succeeds after it.
 func TestRenewalsRaceTheEnd(t *testing.T) {
-	rounds := 1000
+	rounds := 500
 	if testing.Short() {
 		rounds = 100
+	}
+	if os.Getenv("AGENTENV_SOAK") != "" {
+		rounds = 10_000
 	}
 	for range rounds {
 		l, ended, _ := testLease(t, time.Duration(rand.IntN(1500)+1)*time.Microsecond)
@@ -53,6 +58,7 @@ func TestRenewalsRaceTheEnd(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			oneDeadline(t, l)
 		}
 		at := l.deadline()
 		select {
@@ -72,6 +78,44 @@ func TestRenewalsRaceTheEnd(t *testing.T) {
 		}
 		l.timer.Close()
 		l.file.Close()
+	}
+}
+
+// oneDeadline looks at the kernel's timer: it is armed for the one deadline that the lease has, unless that has passed.
+func oneDeadline(t *testing.T, l *lease) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var left unix.ItimerSpec
+	if err := unix.TimerfdGettime(l.fd, &left); err != nil {
+		t.Fatal(err)
+	}
+	now, err := bootNow()
+	if err != nil {
+		t.Fatal(err)
+	}
+	armed := unix.TimespecToNsec(left.Value)
+	if armed == 0 && now >= l.at {
+		return // it has fired
+	}
+	if off := now + armed - l.at; off < 0 || off > int64(time.Second) { // as much as passed between the two looks
+		t.Fatalf("the timer is armed for %s beside the deadline", time.Duration(off))
+	}
+	if left.Interval != (unix.Timespec{}) {
+		t.Fatal("the timer is armed for more than one deadline")
+	}
+}
+
+// A box that ends for another reason tells that one, whatever its lease does meanwhile, and tells the first of several.
+func TestCauseIsKept(t *testing.T) {
+	l, _, name := testLease(t, time.Hour)
+	l.mark(guest.CauseDisk)
+	l.mark(guest.CauseRemoved)
+	if err := l.renew(time.Hour); !errors.Is(err, guest.ErrGone) {
+		t.Errorf("renewed after its end: %v", err)
+	}
+	if b, err := os.ReadFile(name); err != nil || len(b) != 21 || strings.TrimSpace(string(b)) != guest.CauseDisk {
+		t.Errorf("%q, %v", b, err)
 	}
 }
 

@@ -80,7 +80,7 @@ func attempts(s surroundings) []attempt {
 		{name: "set the host name", shell: "hostname evil && echo set"},
 		{name: "set the clock", shell: "date -s 2001-01-01 >/dev/null && echo set"},
 		{name: "use kernel keys", python: "if call(250, 0, -3, 0) != 1 or call(248, 0, 0, 0, 0, 0) != 1 or call(249, 0, 0, 0, 0) != 1: won('keys')"},
-		{name: "use io_uring", python: "if call(425, 1, 0) != 1 or call(426, 0, 0, 0, 0, 0, 0) != 1 or call(427, 0, 0, 0, 0) != 1: won('io_uring')"},
+		{name: "use io-uring", python: "if call(425, 1, 0) != 1 or call(426, 0, 0, 0, 0, 0, 0) != 1 or call(427, 0, 0, 0, 0) != 1: won('io_uring')"},
 		{name: "load a program into the kernel", python: "if call(321, 0, 0, 0) != 1 or call(298, 0, 0, -1, -1, 0) != 1 or call(175, 0, 0, 0) != 1 or call(313, 0, 0, 0) != 1 or call(246, 0, 0, 0, 0) != 1: won('kernel')"},
 		{name: "handle page faults", python: "if call(323, 0) != 1: won('userfaultfd')"},
 		{name: "stop the machine", python: "if call(169, 0xfee1dead, 672274793, 0x4321fedc, 0) != 1 or call(168, 0) != 1 or call(167, 0, 0) != 1: won('reboot')"},

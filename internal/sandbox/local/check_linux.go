@@ -43,6 +43,7 @@ func (p *Provider) Examine(ctx context.Context) Report {
 		add(f)
 	}
 	add(p.idFinding())
+	add(p.diskFinding())
 	begin := time.Now()
 	info, err := p.Create(ctx, sandbox.Spec{Name: "check", Tied: true, Isolation: sandbox.LevelNone})
 	if err != nil {
@@ -56,6 +57,7 @@ func (p *Provider) Examine(ctx context.Context) Report {
 	}
 	add(Finding{Name: "start", Needed: true, OK: true, Detail: fmt.Sprintf("a sandbox started in %.1f ms", float64(took.Microseconds())/1000)})
 	add(isolationFinding(info.Isolation))
+	add(fenceFinding(info.Isolation))
 	return r
 }
 
@@ -127,6 +129,34 @@ func (p *Provider) idFinding() Finding {
 		}
 	}
 	return Finding{Name: "user ids", OK: true, Detail: fmt.Sprintf("a sandbox has %d ids of its own", idRange)}
+}
+
+// diskFinding says where large disks are.
+func (p *Provider) diskFinding() Finding {
+	f := Finding{Name: "large disks", OK: true, Detail: fmt.Sprintf("beyond %d MB a file system in a file", p.opts.memoryDisk()>>20)}
+	if !p.host.wide {
+		f.OK, f.Detail = false, fmt.Sprintf("beyond %d MB a folder whose size is watched", p.opts.memoryDisk()>>20)
+		f.Fix = "run as root for disks that can't be overfilled"
+		return f
+	}
+	if _, err := findMkfs(); err != nil {
+		return Finding{Name: f.Name, Detail: fmt.Sprintf("at most %d MB: %v", p.opts.memoryDisk()>>20, err), Fix: "install e2fsprogs"}
+	}
+	if unix.Access("/dev/loop-control", unix.W_OK) != nil {
+		return Finding{Name: f.Name, Detail: fmt.Sprintf("at most %d MB: there is no /dev/loop-control", p.opts.memoryDisk()>>20), Fix: "modprobe loop"}
+	}
+	return f
+}
+
+// fenceFinding says whether files are fenced off by Landlock too: the probe of a leaked folder is made only where they are.
+func fenceFinding(i sandbox.Isolation) Finding {
+	f := Finding{Name: "landlock", Detail: "this kernel has none, so a sandbox's mounts alone keep files away", Fix: "boot with landlock in the list of security modules (lsm=landlock,...)"}
+	for _, probe := range i.Probes {
+		if probe.Name == "leaked_folder" {
+			return Finding{Name: f.Name, OK: probe.OK, Detail: "even a leaked descriptor of a folder of the host opens nothing"}
+		}
+	}
+	return f
 }
 
 // isolationFinding sums the probes up.
