@@ -108,3 +108,29 @@ func survives[T any](t *testing.T, v T, parse func(json.RawMessage) (T, error)) 
 		t.Errorf("%+v became %s, then %+v, %v", v, b, again, err)
 	}
 }
+
+func FuzzMessage(f *testing.F) {
+	f.Add([]byte(`{"messageId":"m","role":"user","parts":[{"kind":"data","data":{"usage":{"input_tokens":5},"error_type":7}}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		var m wire.Message
+		if json.Unmarshal(b, &m) != nil {
+			return
+		}
+		_ = m.Check()
+		_ = wire.ReadReply(&m)
+	})
+}
+
+func FuzzAgentCard(f *testing.F) {
+	f.Add([]byte(`{"name":"a","capabilities":{"extensions":[{"uri":"u","params":{"methods":{"m":{"request":{"oneOf":[{"required":["a"]}]}}}}}]}}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		c, err := wire.ParseAgentCard(b)
+		if err != nil {
+			return
+		}
+		_ = c.Missing()
+		if op, ok := c.AgentOperation("u", "m"); ok && op.Request != nil {
+			_ = op.Request.Takes("a")
+		}
+	})
+}
