@@ -43,7 +43,12 @@ func (b *Client) Stat(ctx context.Context, path string) (fs.FileInfo, error) {
 
 // Tree is a tar of path. A fault of the box in the middle is the error of a Read. The caller closes it.
 func (b *Client) Tree(ctx context.Context, path string) (io.ReadCloser, error) {
-	c, err := b.open(ctx, &Request{Op: OpTree, Path: path})
+	return b.stream(ctx, &Request{Op: OpTree, Path: path})
+}
+
+// stream is the tar that answers r.
+func (b *Client) stream(ctx context.Context, r *Request) (io.ReadCloser, error) {
+	c, err := b.open(ctx, r)
 	if err != nil {
 		return nil, err
 	}

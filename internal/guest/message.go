@@ -18,8 +18,11 @@ const (
 	OpTree    = "tree"
 	OpExtract = "extract"
 	OpRenew   = "renew"
-	OpDie     = "die"
-	OpLaunch  = "launch" // to a launcher: start a box's PID 1
+	// OpSnapshot: a tar of what the box wrote, as a layer. OpDiff: a tar of what changed, under its real names.
+	OpSnapshot = "snapshot"
+	OpDiff     = "diff"
+	OpDie      = "die"
+	OpLaunch   = "launch" // to a launcher: start a box's PID 1
 )
 
 // Request is what a connection is for; Op tells which fields count.
@@ -31,6 +34,8 @@ type Request struct {
 	Addr    string        `json:"addr,omitempty"`
 	Path    string        `json:"path,omitempty"`
 	Max     int64         `json:"max,omitempty"`
+	Merge   int           `json:"merge,omitempty"` // how many of the box's own layers join the snapshot's
+	Brief   bool          `json:"brief,omitempty"` // without the bytes of files
 	Lease   time.Duration `json:"lease,omitempty"`
 	Boot    *Boot         `json:"boot,omitempty"`
 	Launch  *Launch       `json:"launch,omitempty"`

@@ -196,11 +196,27 @@ func (s *Store) build(ctx context.Context, name, key string, build func(context.
 	if err != nil {
 		return err
 	}
-	if err := atomicfile.WriteBytes(filepath.Join(work, metaFile), 0o600, append(b, '\n')); err != nil {
+	if err := s.note(filepath.Join(work, metaFile), append(b, '\n')); err != nil {
 		return err
 	}
 	if err := os.Rename(work, filepath.Join(s.dir, name)); err != nil {
 		return err
+	}
+	return s.syncDir()
+}
+
+// note writes an entry's record, in a folder that nobody else sees yet.
+func (s *Store) note(name string, b []byte) error {
+	if s.o.Volatile {
+		return os.WriteFile(name, b, 0o600)
+	}
+	return atomicfile.WriteBytes(name, 0o600, b)
+}
+
+// syncDir makes what was put into the store, or taken away, durable.
+func (s *Store) syncDir() error {
+	if s.o.Volatile {
+		return nil
 	}
 	return atomicfile.SyncDir(s.dir)
 }
@@ -237,7 +253,7 @@ func (s *Store) discard(name string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(atomicfile.SyncDir(s.dir), s.removeAll(dead))
+	return errors.Join(s.syncDir(), s.removeAll(dead))
 }
 
 const (

@@ -82,7 +82,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	outside.Close()
 	clock.lap("probe")
 
-	s := &server{listener: l, spawner: sp, env: b.Env, user: b.User, dir: b.Dir, pids: b.Pids, places: places}
+	s := &server{listener: l, spawner: sp, env: b.Env, user: b.User, dir: b.Dir, pids: b.Pids, places: places, most: 4 * b.Disk}
 	if s.lease, err = newLease(slot, b.Lease, func() { s.die(guest.CauseLease) }); err != nil {
 		return nil, nil, err
 	}

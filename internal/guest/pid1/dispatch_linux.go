@@ -82,6 +82,7 @@ func run(open func() (*guest.Conn, error)) error {
 	if err := birth.SendJSON(guest.FrameReply, guest.Reply{Boot: booted}); err != nil {
 		return err
 	}
+	s.still.RLock() // what the box wrote isn't looked at before the probes' marker is gone
 	go s.accept()
 	// The owner's word that the box is to live, then its end. A leased box lives on without an owner.
 	kind, _, err := birth.Recv()
@@ -92,6 +93,7 @@ func run(open func() (*guest.Conn, error)) error {
 	if m := req.Boot.Probe.Marker; m != "" {
 		_ = os.Remove(m) // it has told what it could
 	}
+	s.still.RUnlock()
 	if !req.Boot.Tied {
 		birth.Close()
 		select {} // the lease or OpDie ends it

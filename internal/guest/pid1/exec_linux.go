@@ -38,7 +38,9 @@ func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*gues
 	}
 	killedBefore, refusedBefore := s.memory.kills(), s.refused.read()
 	begin := time.Now()
+	s.still.RLock()
 	run, err := s.spawner.start(p)
+	s.still.RUnlock()
 	if err != nil {
 		if err := p.as.refused(err); err != nil {
 			return nil, err

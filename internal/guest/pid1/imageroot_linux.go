@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest/tree"
 )
 
 // An image's root is the overlay of "/" with the image's layers below the box's own. Its names are a stranger's: what the box needs may stand
@@ -24,12 +26,12 @@ func (w *world) shows(name string) uint32 {
 			others = append(others, fd)
 		}
 	}
-	found, closeAll := lookup(others, strings.Split(rel, "/"))
+	found, closeAll := tree.Lookup(others, strings.Split(rel, "/"))
 	defer closeAll()
 	if found == nil {
 		return 0
 	}
-	return found.st.Mode & unix.S_IFMT
+	return found.Stat.Mode & unix.S_IFMT
 }
 
 // folderOrNone tells whether a folder can be made at or below a path without hiding something that is none.

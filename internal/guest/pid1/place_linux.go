@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest/tree"
 )
 
 // place is a folder of the box where it can write: the root, and what else is an overlay of its own. All that the box writes is in the upper
@@ -16,10 +18,8 @@ type place struct {
 	upper    int   // a descriptor of what the box wrote
 	lowers   []int // of the layers below, topmost first
 	stacked  int   // how many of them are a snapshot's
+	from     []int // of those, which of the snapshot's layers each is
 }
-
-// marks of overlays in a layer.
-const opaque = "user.overlay.opaque"
 
 // began tells whether the box began with something at rel, besides what its own layer holds.
 func (p *place) began(rel string) bool {
@@ -32,74 +32,9 @@ func (p *place) began(rel string) bool {
 			others = append(others, fd)
 		}
 	}
-	found, closeAll := lookup(others, strings.Split(rel, "/"))
+	found, closeAll := tree.Lookup(others, strings.Split(rel, "/"))
 	defer closeAll()
 	return found != nil
-}
-
-// seen is what layers show at a name: a folder, merged of several, or something else.
-type seen struct {
-	dirs []int // of a folder, topmost first
-	st   unix.Stat_t
-}
-
-// lookup finds a name below layers as an overlay would. The function it answers closes what it opened.
-func lookup(layers []int, parts []string) (*seen, func()) {
-	var opened []int
-	closeAll := func() {
-		for _, fd := range opened {
-			unix.Close(fd)
-		}
-	}
-	cur := &seen{dirs: layers}
-	for _, part := range parts {
-		next := child(cur.dirs, part)
-		if next == nil {
-			return nil, closeAll
-		}
-		opened = append(opened, next.dirs...)
-		cur = next
-	}
-	return cur, closeAll
-}
-
-// child is what a merged folder shows at one name; nil: nothing. The caller closes its dirs.
-func child(dirs []int, name string) *seen {
-	var out *seen
-	for _, dir := range dirs {
-		var st unix.Stat_t
-		err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-		if errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		if err != nil || whiteout(&st) {
-			break
-		}
-		isDir := st.Mode&unix.S_IFMT == unix.S_IFDIR
-		if out == nil {
-			out = &seen{st: st}
-		}
-		if !isDir {
-			break // a file, or a file below folders, which hide it
-		}
-		fd, err := unix.Openat(dir, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != nil {
-			break
-		}
-		out.dirs = append(out.dirs, fd)
-		if isOpaque(fd) {
-			break
-		}
-	}
-	return out
-}
-
-func whiteout(st *unix.Stat_t) bool { return st.Mode&unix.S_IFMT == unix.S_IFCHR && st.Rdev == 0 }
-
-func isOpaque(dir int) bool {
-	var b [1]byte
-	n, err := unix.Getxattr(fdPath(dir), opaque, b[:])
-	return err == nil && n == 1 && b[0] == 'y'
 }
 
 // inherit gives a new upper folder the mode and owner of the topmost layer's, which its own would hide.

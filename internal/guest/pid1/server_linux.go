@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync"
 	"time"
 
 	"agentenv.internal/agentenv/internal/guest"
@@ -26,6 +27,9 @@ type server struct {
 	null     *os.File
 	holds    []*os.File // kept open for the box's life
 	places   []*place
+	most     int64 // bytes that a snapshot may have: holes in files count there, and not on the disk; 0: any number
+	// still is held by what must find the box at rest, and read-held by what starts or writes something in it.
+	still sync.RWMutex
 }
 
 func (s *server) openNull() (err error) {
@@ -83,7 +87,13 @@ func (s *server) serve(c *guest.Conn) {
 	case guest.OpTree:
 		err = tree.Pack(guest.DataWriter{Conn: c}, r.Path)
 	case guest.OpExtract:
+		s.still.RLock()
 		err = receiveTree(c, r.Path)
+		s.still.RUnlock()
+	case guest.OpSnapshot:
+		err = s.snapshot(hurried{c}, r.Merge)
+	case guest.OpDiff:
+		err = s.diff(hurried{c}, r.Brief)
 	case guest.OpRenew:
 		err = s.lease.renew(r.Lease)
 	case guest.OpDie:

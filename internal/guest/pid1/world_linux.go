@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/guest/tree"
 )
 
 // stage is where the world is put together before it becomes the root. No layer comes from there, and it is not seen afterwards.
@@ -93,7 +94,7 @@ func (w *world) layers() error {
 
 // lowers opens the layers of a place: those of the snapshot, the box's own, those of the host.
 func (w *world) lowers(p *place, o *guest.Overlay) error {
-	for _, dir := range w.stack {
+	for i, dir := range w.stack {
 		fd, err := unix.Open(dir+"/"+guest.PlaceName(o.Path), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 		if errors.Is(err, unix.ENOENT) {
 			continue // nothing was written there
@@ -101,7 +102,7 @@ func (w *world) lowers(p *place, o *guest.Overlay) error {
 		if err != nil {
 			return fmt.Errorf("open a layer of the snapshot: %w", err)
 		}
-		p.lowers = append(p.lowers, fd)
+		p.lowers, p.from = append(p.lowers, fd), append(p.from, i)
 	}
 	p.stacked = len(p.lowers)
 	dirs := []string{p.own}
@@ -261,7 +262,7 @@ func hide(upper, name string) error {
 	if err := os.MkdirAll(path.Join(upper, name), 0o755); err != nil {
 		return err
 	}
-	return unix.Setxattr(path.Join(upper, name), opaque, []byte("y"), 0)
+	return unix.Setxattr(path.Join(upper, name), tree.Opaque, []byte("y"), 0)
 }
 
 func writeNew(name, text string) error {

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"archive/tar"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,41 @@ var (
 
 // Extract unpacks a tar under the folder name, which is made when absent. No entry is written outside it or through a link in it.
 func Extract(r io.Reader, name string) error {
+	_, err := Options{}.Extract(r, name)
+	return err
+}
+
+// Options is what unpacking does beside the usual.
+type Options struct {
+	// Shift is added to every owner.
+	Shift int
+	// Open lets the owner read every file and read, write and enter every folder, whatever the archive says: for one who has no power over modes.
+	Open bool
+	// Sparse makes holes of what is zeros.
+	Sparse bool
+	// Marks makes it an error that the file system can't keep an overlay's marks.
+	Marks bool
+	// Max is how many bytes files may have together; 0: any number. Beyond it is an error that is ENOSPC.
+	Max int64
+	// Each, when set, sees every entry first. What it takes is not unpacked.
+	Each func(h *tar.Header, r io.Reader) (taken bool, err error)
+}
+
+// Report is what unpacking couldn't keep.
+type Report struct {
+	Owners int // entries that stay the caller's, since their owner can't be expressed or the caller may not
+	Bytes  int64
+	Files  int // entries of all kinds
+}
+
+// Extract is Extract with options. The report is complete without an error.
+func (o Options) Extract(r io.Reader, name string) (Report, error) {
+	u := &unpacker{o: o, parent: -1, buf: make([]byte, 64<<10)}
+	err := u.extract(r, name)
+	return u.report, err
+}
+
+func (u *unpacker) extract(r io.Reader, name string) error {
 	if err := os.MkdirAll(name, 0o755); err != nil {
 		return err
 	}
@@ -27,7 +63,7 @@ func Extract(r io.Reader, name string) error {
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
 	}
-	u := &unpacker{root: fd, parent: -1, buf: make([]byte, 64<<10)}
+	u.root = fd
 	defer u.close()
 	t := tar.NewReader(r)
 	for {
@@ -38,6 +74,20 @@ func Extract(r io.Reader, name string) error {
 		if err != nil {
 			return fmt.Errorf("read the archive: %w", err)
 		}
+		if u.o.Each != nil {
+			taken, err := u.o.Each(h, t)
+			if err != nil {
+				return err
+			}
+			if taken {
+				continue
+			}
+		}
+		if u.o.Max > 0 && u.report.Bytes > u.o.Max-h.Size {
+			return fmt.Errorf("the archive holds more than %d bytes: %w", u.o.Max, unix.ENOSPC)
+		}
+		u.report.Files++
+		u.report.Bytes += h.Size
 		if err := u.entry(h, t); err != nil {
 			return &fs.PathError{Op: "extract", Path: h.Name, Err: err}
 		}
@@ -46,6 +96,8 @@ func Extract(r io.Reader, name string) error {
 
 // unpacker writes the entries of one archive below root.
 type unpacker struct {
+	o      Options
+	report Report
 	root   int
 	parent int    // the folder of the last entry, since entries come folder by folder; -1: none
 	at     string // its name
@@ -202,7 +254,11 @@ func (u *unpacker) file(dir int, name string, h *tar.Header, r io.Reader) error 
 		return err
 	}
 	f := os.NewFile(uintptr(fd), name)
-	_, err = io.CopyBuffer(struct{ io.Writer }{f}, r, u.buf)
+	if u.o.Sparse {
+		err = copySparse(f, r, u.buf)
+	} else {
+		_, err = io.CopyBuffer(struct{ io.Writer }{f}, r, u.buf)
+	}
 	if closed := f.Close(); err == nil {
 		err = closed
 	}
@@ -210,6 +266,45 @@ func (u *unpacker) file(dir int, name string, h *tar.Header, r io.Reader) error 
 		return err
 	}
 	return u.attributes(dir, name, h)
+}
+
+// copySparse copies r to the new file f, with holes where r has long stretches of zeros.
+func copySparse(f *os.File, r io.Reader, buf []byte) error {
+	var at int64
+	for {
+		n, err := io.ReadFull(r, buf)
+		for b := buf[:n]; len(b) > 0; {
+			run, hole := stretch(b)
+			if !hole {
+				if _, err := f.WriteAt(b[:run], at); err != nil {
+					return err
+				}
+			}
+			at += int64(run)
+			b = b[run:]
+		}
+		switch {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return f.Truncate(at)
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// stretch is how many bytes of b, page by page, are zeros, or are not.
+func stretch(b []byte) (n int, zeros bool) {
+	const page = 4096
+	for n < len(b) {
+		piece := b[n:min(n+page, len(b))]
+		z := piece[0] == 0 && bytes.Equal(piece[1:], piece[:len(piece)-1])
+		if n > 0 && z != zeros {
+			break
+		}
+		zeros = z
+		n += len(piece)
+	}
+	return n, zeros
 }
 
 // link makes another name of a file that the archive, or the folder, already holds.
@@ -249,9 +344,12 @@ func (u *unpacker) finish() error {
 
 // attributes sets owner, mode, extended attributes and time. An owner that the box can't express stays the box's root.
 func (u *unpacker) attributes(dir int, name string, h *tar.Header) error {
-	if h.Uid != 0 || h.Gid != 0 {
-		err := unix.Fchownat(dir, name, h.Uid, h.Gid, unix.AT_SYMLINK_NOFOLLOW)
-		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EPERM) {
+	if uid, gid := h.Uid+u.o.Shift, h.Gid+u.o.Shift; uid != 0 || gid != 0 {
+		err := unix.Fchownat(dir, name, uid, gid, unix.AT_SYMLINK_NOFOLLOW)
+		switch {
+		case errors.Is(err, unix.EINVAL), errors.Is(err, unix.EPERM):
+			u.report.Owners++
+		case err != nil:
 			return err
 		}
 	}
@@ -272,17 +370,24 @@ func (u *unpacker) attributes(dir int, name string, h *tar.Header) error {
 	if st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return errThrough
 	}
-	if err := unix.Chmod(at, uint32(h.Mode&0o7777)); err != nil {
+	mode := uint32(h.Mode & 0o7777)
+	switch {
+	case u.o.Open && h.Typeflag == tar.TypeDir:
+		mode |= 0o700
+	case u.o.Open:
+		mode |= 0o400
+	}
+	if err := unix.Chmod(at, mode); err != nil {
 		return err
 	}
 	for key, value := range h.PAXRecords {
-		attr, ok := strings.CutPrefix(key, xattrPrefix)
+		attr, ok := strings.CutPrefix(key, XattrPrefix)
 		if !ok || !carried(attr) {
 			continue
 		}
 		err := unix.Setxattr(at, attr, []byte(value), 0)
-		if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM) {
-			return err
+		if err != nil && (attr == Opaque && u.o.Marks || !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, unix.EPERM)) {
+			return fmt.Errorf("set %s: %w", attr, err)
 		}
 	}
 	return setTime(dir, name, h)

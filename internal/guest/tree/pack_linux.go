@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -28,20 +29,55 @@ func OpenPlain(name string, flags uint64) (int, error) {
 	}
 }
 
-// xattrPrefix is how tar archives carry extended attributes.
-const xattrPrefix = "SCHILY.xattr."
+// Packer writes a tar, one entry at a time.
+type Packer struct {
+	// Records go into every header from now on. Their keys are "VENDOR.key".
+	Records map[string]string
+	// Owner, when set, changes the owner of every entry.
+	Owner func(uid, gid int) (int, int)
+	// Exact keeps times to the nanosecond.
+	Exact bool
+	// Max is how many bytes files may have together, holes included; 0: any number. Beyond it packing fails with ENOSPC.
+	Max int64
+	// Brief leaves the bytes of files out: their size is in the record SizeRecord.
+	Brief bool
 
-// packer writes a tree as a tar.
-type packer struct {
+	bytes int64
 	w     *tar.Writer
 	links map[[2]uint64]string // files with several names: the first one packed
 	buf   []byte
 }
 
+// NewPacker writes to w. The caller ends the archive with Close, which leaves w open.
+func NewPacker(w io.Writer) *Packer {
+	return &Packer{w: tar.NewWriter(w), links: map[[2]uint64]string{}, buf: make([]byte, 64<<10)}
+}
+
+// Close ends the archive.
+func (p *Packer) Close() error { return p.w.Close() }
+
+// Add packs the entry name of the folder dir, a descriptor, as rel; of a folder itself alone. Sockets and devices but for whiteouts are
+// passed over.
+func (p *Packer) Add(dir int, name, rel string, st *unix.Stat_t) error {
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return p.entry(dir, name, rel, st)
+	}
+	return p.node(dir, name, rel, st, unix.O_RDONLY|unix.O_NOFOLLOW)
+}
+
+// File packs a file that is in memory.
+func (p *Packer) File(name string, data []byte) error {
+	if err := p.w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: int64(len(data))}); err != nil {
+		return err
+	}
+	_, err := p.w.Write(data)
+	return err
+}
+
 // Pack writes a tar of the folder, or of the one file, that name leads to. Names are relative to it; device nodes other than
 // whiteouts and sockets are left out, and so are /proc and /dev below a root that holds them.
 func Pack(w io.Writer, name string) error {
-	p := &packer{w: tar.NewWriter(w), links: map[[2]uint64]string{}, buf: make([]byte, 64<<10)}
+	p := NewPacker(w)
 	fd, err := OpenPlain(name, unix.O_PATH)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: name, Err: err}
@@ -61,11 +97,11 @@ func Pack(w io.Writer, name string) error {
 	} else if err := p.one(name, &st); err != nil {
 		return err
 	}
-	return p.w.Close()
+	return p.Close()
 }
 
 // one packs a single file under its own name.
-func (p *packer) one(name string, st *unix.Stat_t) error {
+func (p *Packer) one(name string, st *unix.Stat_t) error {
 	dir, err := OpenPlain(path.Dir(path.Clean(name)), unix.O_PATH|unix.O_DIRECTORY)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: path.Dir(name), Err: err}
@@ -75,7 +111,7 @@ func (p *packer) one(name string, st *unix.Stat_t) error {
 }
 
 // dir packs what is in the folder fd. at is its name in the archive, full its path in the box.
-func (p *packer) dir(fd int, at, full string) error {
+func (p *Packer) dir(fd int, at, full string) error {
 	read, err := unix.Openat(fd, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: full, Err: err}
@@ -123,15 +159,14 @@ func (p *packer) dir(fd int, at, full string) error {
 }
 
 // entry packs a folder's own entry.
-func (p *packer) entry(fd int, name, rel string, st *unix.Stat_t) error {
+func (p *Packer) entry(fd int, name, rel string, st *unix.Stat_t) error {
 	h := header(rel+"/", st)
 	h.Typeflag = tar.TypeDir
-	h.PAXRecords = xattrs(fd, name)
-	return p.w.WriteHeader(h)
+	return p.header(h, xattrs(fd, name))
 }
 
 // node packs anything but a folder.
-func (p *packer) node(dir int, name, rel string, st *unix.Stat_t, flags int) error {
+func (p *Packer) node(dir int, name, rel string, st *unix.Stat_t, flags int) error {
 	h := header(rel, st)
 	switch st.Mode & unix.S_IFMT {
 	case unix.S_IFREG:
@@ -152,17 +187,42 @@ func (p *packer) node(dir int, name, rel string, st *unix.Stat_t, flags int) err
 	default:
 		return nil
 	}
+	return p.header(h, nil)
+}
+
+// header writes h with its records.
+func (p *Packer) header(h *tar.Header, records map[string]string) error {
+	if len(p.Records) > 0 {
+		if records == nil {
+			records = map[string]string{}
+		}
+		maps.Copy(records, p.Records)
+	}
+	h.PAXRecords = records
+	if p.Owner != nil {
+		h.Uid, h.Gid = p.Owner(h.Uid, h.Gid)
+	}
+	if p.Exact {
+		h.Format = tar.FormatPAX
+	}
 	return p.w.WriteHeader(h)
 }
 
-func (p *packer) file(dir int, name string, h *tar.Header, st *unix.Stat_t, flags int) error {
+func (p *Packer) file(dir int, name string, h *tar.Header, st *unix.Stat_t, flags int) error {
 	if st.Nlink > 1 {
 		id := [2]uint64{st.Dev, st.Ino}
 		if first, seen := p.links[id]; seen {
 			h.Typeflag, h.Linkname = tar.TypeLink, first
-			return p.w.WriteHeader(h)
+			return p.header(h, nil)
 		}
 		p.links[id] = h.Name
+	}
+	if p.Brief {
+		h.Typeflag = tar.TypeReg
+		return p.header(h, map[string]string{SizeRecord: strconv.FormatInt(st.Size, 10)})
+	}
+	if p.bytes += st.Size; p.Max > 0 && p.bytes > p.Max {
+		return fmt.Errorf("the files have more than %d bytes, holes included: %w", p.Max, unix.ENOSPC)
 	}
 	fd, err := unix.Openat(dir, name, flags|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -171,8 +231,7 @@ func (p *packer) file(dir int, name string, h *tar.Header, st *unix.Stat_t, flag
 	f := os.NewFile(uintptr(fd), name)
 	defer f.Close()
 	h.Typeflag, h.Size = tar.TypeReg, st.Size
-	h.PAXRecords = xattrs(dir, name)
-	if err := p.w.WriteHeader(h); err != nil {
+	if err := p.header(h, xattrs(dir, name)); err != nil {
 		return err
 	}
 	n, err := io.CopyBuffer(struct{ io.Writer }{p.w}, io.LimitReader(f, st.Size), p.buf)
@@ -190,7 +249,7 @@ func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
 
 func header(name string, st *unix.Stat_t) *tar.Header {
 	return &tar.Header{
-		Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: time.Unix(st.Mtim.Sec, 0),
+		Name: name, Mode: int64(st.Mode & 0o7777), Uid: int(st.Uid), Gid: int(st.Gid), ModTime: time.Unix(st.Mtim.Sec, st.Mtim.Nsec),
 	}
 }
 
@@ -215,11 +274,15 @@ func xattrs(dir int, name string) map[string]string {
 		if records == nil {
 			records = map[string]string{}
 		}
-		records[xattrPrefix+attr] = string(value[:n])
+		records[XattrPrefix+attr] = string(value[:n])
 	}
 	return records
 }
 
+// carried tells which attributes travel. Of those by which overlays keep their books only the one that means something elsewhere.
 func carried(attr string) bool {
+	if book, ok := strings.CutPrefix(attr, "user.overlay."); ok {
+		return attr == Opaque || strings.HasPrefix(book, "overlay.") // the latter is how an overlay keeps a user's own
+	}
 	return strings.HasPrefix(attr, "user.") || attr == "security.capability"
 }

@@ -25,6 +25,16 @@ var errClosed = errors.New("the sandbox provider is closed")
 
 // Create makes a box, or answers the living one of the same key.
 func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, error) {
+	if s.From != "" {
+		k, err := p.loadSnapshot(s.From)
+		if err != nil {
+			return sandbox.Info{}, err
+		}
+		if s.Image != "" && s.Image != k.Image {
+			return sandbox.Info{}, fmt.Errorf("snapshot %s is of a sandbox with another image than %s: %w", k.ID, s.Image, sandbox.ErrUnsupported)
+		}
+		s.Image = k.Image
+	}
 	if err := check(&s); err != nil {
 		return sandbox.Info{}, err
 	}

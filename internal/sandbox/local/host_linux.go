@@ -78,6 +78,7 @@ type layout struct {
 	binds    []source
 	links    map[string]string
 	dirs     []string
+	stack    []string // folders of a snapshot's layers, topmost first
 }
 
 // source is a place of the host that a box sees.
@@ -186,6 +187,14 @@ func (m *mounts) close() {
 // compose writes the layout into b. As root each folder rides along as a mount, idmapped where it is owned; otherwise by its path.
 func (h *host) compose(b *guest.Boot, l *layout, userns int) (*mounts, error) {
 	m := &mounts{}
+	for _, name := range l.stack {
+		layer, err := h.layer(m, name, true, userns, 0)
+		if err != nil {
+			m.close()
+			return nil, err
+		}
+		b.Stack = append(b.Stack, layer)
+	}
 	for _, s := range l.overlays {
 		o := guest.Overlay{Path: s.target, Hide: s.hide, Fallback: true}
 		for _, p := range s.paths {

@@ -90,7 +90,12 @@ func (p *Provider) Destroy(ctx context.Context, id string) error {
 	defer s.close()
 	ctx, cancel := context.WithTimeout(ctx, destroyLimit)
 	defer cancel()
-	if err := p.destroy(ctx, s); err != nil {
+	r, _ := s.stored()
+	err = p.destroy(ctx, s)
+	if err == nil && len(r.Layers) > 0 {
+		err = p.pruneLayers(ctx)
+	}
+	if err != nil {
 		return fmt.Errorf("destroy sandbox %s: %w", id, err)
 	}
 	return nil
@@ -140,6 +145,7 @@ func (p *Provider) Sweep(ctx context.Context) ([]string, error) {
 	}
 	slices.Sort(names)
 	var swept []string
+	layered := false // some of the swept boxes held layers
 	var errs []error
 	for _, name := range names {
 		if ctx.Err() != nil {
@@ -150,14 +156,19 @@ func (p *Provider) Sweep(ctx context.Context) ([]string, error) {
 		if err != nil {
 			continue
 		}
+		r, _ := s.stored()
 		if gone, err := sweep(s); err != nil {
 			errs = append(errs, fmt.Errorf("sweep sandbox %s: %w", name, err))
 		} else if gone {
 			swept = append(swept, name)
+			layered = layered || len(r.Layers) > 0
 		}
 		s.close()
 	}
 	p.host.controlGroups().sweep()
+	if layered {
+		errs = append(errs, p.pruneLayers(ctx))
+	}
 	return swept, errors.Join(errs...)
 }
 
@@ -194,6 +205,9 @@ func (p *Provider) Close() error {
 	}
 	p.mu.Unlock()
 	var errs []error
+	for _, k := range p.passing { // nothing adds any now
+		errs = append(errs, k.release())
+	}
 	for id, c := range tied {
 		if s, err := openSlot(p.boxes, id); err == nil {
 			s.mark(sandbox.CauseOwner)

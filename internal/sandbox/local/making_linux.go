@@ -28,6 +28,7 @@ type making struct {
 	slot    *slot
 	base    int
 	layout  *layout
+	layers  []layer           // of the snapshot that it begins with
 	held    []*treestore.Held // trees that the box is to hold
 	group   *group
 	rides   rides
@@ -53,6 +54,9 @@ func (r *rides) close() {
 func (m *making) look(ctx context.Context) error {
 	if m.image != nil {
 		m.layout = m.imageLayout()
+		if err := m.begin(ctx); err != nil {
+			return err
+		}
 		return m.show()
 	}
 	trees, err := m.hostTrees(ctx)
@@ -60,6 +64,9 @@ func (m *making) look(ctx context.Context) error {
 		return err
 	}
 	if m.layout, err = m.p.host.layout(trees, &m.p.opts); err != nil {
+		return err
+	}
+	if err := m.begin(ctx); err != nil {
 		return err
 	}
 	return m.show()
@@ -303,7 +310,7 @@ func ignoreGone(err error) error {
 func (m *making) info() sandbox.Info {
 	i := sandbox.Info{
 		ID: m.slot.id, Provider: Name, Name: m.spec.Name, Key: m.spec.Key, Run: m.spec.Run, Tied: m.spec.Tied,
-		Created: m.created, Expires: m.created.Add(m.spec.Lease), OwnerPID: os.Getpid(), Labels: m.spec.Labels,
+		Created: m.created, Expires: m.created.Add(m.spec.Lease), OwnerPID: os.Getpid(), From: m.spec.From, Labels: m.spec.Labels,
 	}
 	if m.image != nil {
 		c := sandbox.Entry(m.image.Config)
@@ -313,7 +320,7 @@ func (m *making) info() sandbox.Info {
 }
 
 func (m *making) record(b *guest.Booted) record {
-	r := record{Info: m.info(), Cgroups: m.group.dirs}
+	r := record{Info: m.info(), Cgroups: m.group.dirs, Layers: m.layers}
 	r.State = sandbox.StateRunning
 	if at, err := wall(b.Deadline); err == nil {
 		r.Expires = at

@@ -7,6 +7,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/treestore"
 )
 
 // startLimit ends a start that hangs.
@@ -18,12 +19,14 @@ type Provider struct {
 	boxes    string // folder of the boxes
 	trees    *trees
 	images   *image.Store
+	layers   *treestore.Store // of snapshots
 	launcher *launcher
 	program  *program
 	host     *host
 
 	mu       sync.Mutex
 	closed   bool
+	passing  map[string]*kept  // snapshots of this process alone, by id
 	children map[string]*child // boxes that this process started, by id
 	making   sync.WaitGroup    // calls of Create
 	watching sync.WaitGroup    // goroutines that wait for children
@@ -46,6 +49,7 @@ func New(o Options) (*Provider, error) {
 	}
 	return &Provider{
 		opts: o, images: images, boxes: filepath.Join(o.StateRoot, "boxes"), trees: newTrees(filepath.Join(o.StateRoot, "trees")),
-		launcher: newLauncher(program), program: program, host: newHost(), children: map[string]*child{},
+		launcher: newLauncher(program), program: program, host: newHost(), passing: map[string]*kept{}, children: map[string]*child{},
+		layers: treestore.Open(filepath.Join(o.StateRoot, "layers"), treestore.Options{Volatile: true}),
 	}, nil
 }

@@ -34,6 +34,7 @@ type slot struct {
 type record struct {
 	sandbox.Info
 	Cgroups []string `json:"cgroups,omitempty"`
+	Layers  []layer  `json:"layers,omitempty"` // of the snapshot that it began with, topmost first
 }
 
 const (
