@@ -48,6 +48,14 @@ func (m *making) container(ctx context.Context, program string) (string, error) 
 	}
 	whole, cancel := context.WithTimeout(context.WithoutCancel(ctx), startLimit)
 	defer cancel()
+	stop := context.AfterFunc(ctx, func() { // not for ever
+		select {
+		case <-whole.Done():
+		case <-time.After(asking):
+			cancel()
+		}
+	})
+	defer stop()
 	m.asked = true
 	if m.record.Network != "" {
 		_, err := m.engine.NetworkCreate(whole, m.record.Network, client.NetworkCreateOptions{Driver: "bridge", Labels: o.Config.Labels})
@@ -65,6 +73,7 @@ func (m *making) container(ctx context.Context, program string) (string, error) 
 		made, err = m.engine.ContainerCreate(whole, o)
 	}
 	if err != nil {
+		m.foreign = errdefs.IsConflict(err)
 		return "", fmt.Errorf("make the container: %w", said(err))
 	}
 	if ctx.Err() != nil {
@@ -240,6 +249,10 @@ func (e *engine) clear(ctx context.Context, r *record) error {
 	if err := e.removeContainer(ctx, containerName(r.ID)); err != nil {
 		return fmt.Errorf("remove the container: %w", said(err))
 	}
+	return e.clearNetwork(ctx, r)
+}
+
+func (e *engine) clearNetwork(ctx context.Context, r *record) error {
 	if r.Network == "" {
 		return nil
 	}

@@ -100,14 +100,15 @@ func (p *Provider) byKey(key, suffix string) (sandbox.Info, bool) {
 
 // making is one box on its way.
 type making struct {
-	p      *Provider
-	spec   *sandbox.Spec
-	engine *engine
-	image  *image
-	slot   *slot
-	record record
-	birth  *guest.Conn
-	asked  bool // the engine was asked to make something
+	p       *Provider
+	spec    *sandbox.Spec
+	engine  *engine
+	image   *image
+	slot    *slot
+	record  record
+	birth   *guest.Conn
+	asked   bool // the engine was asked to make something
+	foreign bool // the container of that name is somebody else\'s
 }
 
 // make makes one box. On failure nothing of it is left.
@@ -344,14 +345,22 @@ func (p *Provider) newSlot(suffix string) (*slot, error) {
 	return nil, errors.New("make the sandbox's folder: it is taken away each time")
 }
 
+// undoLimit bounds taking away what a failed start has made.
+const undoLimit = 20 * time.Second
+
 // undo takes away all that was made, also when ctx has ended.
 func (m *making) undo(ctx context.Context) error {
 	if m.birth != nil {
 		m.birth.Close() // ends PID 1, if there is one
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
-	if m.asked {
+	switch {
+	case m.foreign:
+		if err := m.engine.clearNetwork(ctx, &m.record); err != nil {
+			return err
+		}
+	case m.asked:
 		if err := m.engine.clear(ctx, &m.record); err != nil {
 			return err // the slot stays, so that a sweep finds it
 		}

@@ -11,7 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -27,7 +30,7 @@ type program struct {
 	path string
 	sum  [sha256.Size]byte
 	size int64
-	seen time.Time // the file's time when it was verified
+	seen stamp // of the file that was verified
 }
 
 // errNoGuest: this build has no guest program to show.
@@ -68,18 +71,30 @@ func (p *program) get() (string, error) {
 	return p.path, nil
 }
 
+// stamp is what nobody can change of a file without leaving a trace: the kernel alone sets the time of its last change.
+type stamp struct {
+	dev, ino uint64
+	changed  unix.Timespec
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	st := info.Sys().(*syscall.Stat_t)
+	return stamp{st.Dev, st.Ino, unix.Timespec(st.Ctim)}
+}
+
 // same tells whether the file is the one that was verified.
 func (p *program) same() bool {
 	info, err := os.Lstat(p.path)
-	return err == nil && info.Mode().IsRegular() && info.Size() == p.size && info.ModTime().Equal(p.seen)
+	return err == nil && stampOf(info) == p.seen
 }
 
 // verify reads the file.
 func (p *program) verify() bool {
-	f, err := os.Open(p.path)
+	fd, err := unix.Open(p.path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
 	}
+	f := os.NewFile(uintptr(fd), p.path)
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Mode().Perm()&0o122 != 0o100 || info.Size() != p.size {
@@ -89,7 +104,7 @@ func (p *program) verify() bool {
 	if _, err := io.Copy(h, f); err != nil || [sha256.Size]byte(h.Sum(nil)) != p.sum {
 		return false
 	}
-	p.seen = info.ModTime()
+	p.seen = stampOf(info)
 	return true
 }
 
