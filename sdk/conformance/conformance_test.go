@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -18,29 +19,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// fixture is what newNotes and the Python server of the integration tier understand.
-const fixture = `{
- "add": {"parts":[{"kind":"data","data":{"notes":[{"text":"seed-a"}]}},{"kind":"file","file":{"bytes":"eyJub3RlcyI6W3sidGV4dCI6InNlZWQtYiJ9XX0=","mimeType":"application/json","name":"data.json"}},{"kind":"text","text":"seed-c"}]},
- "added": "seed-b",
- "refused": {"parts":[{"kind":"data","data":{"fail":"bad seed"}}]},
- "ok_tool": {"name":"notes_add","arguments":{"text":"x"}},
- "coded_tool": {"name":"notes_add","arguments":{"text":"coded"}},
- "crash_tool": {"name":"notes_add","arguments":{"text":"crash"}},
- "bad_tool": {"name":"notes_add","arguments":{"text":"x","pri":"middling"}},
- "hidden_tool": {"name":"admin"},
- "context_tool": {"name":"whoami"},
- "ok_extension": {"uri":"urn:example:fault/v1","method":"read","params":{"n":3}},
- "null_extension": {"uri":"urn:example:fault/v1","method":"set","params":{"mode":"live","rate":"0.5"}},
- "bad_extensions": [
-  {"uri":"urn:example:fault/v1","method":"set","params":{}},
-  {"uri":"urn:example:fault/v1","method":"set","params":{"mode":"sleepy"}},
-  {"uri":"urn:example:fault/v1","method":"set","params":{"mode":"live","rate":"fast"}},
-  {"uri":"urn:example:fault/v1","method":"read","params":{"n":"many"}},
-  {"uri":"urn:example:fault/v1","method":"read"}],
- "coded_extension": {"uri":"urn:example:fault/v1","method":"set","before":{"mode":"fixed"},"params":{"mode":"fixed"},"status":409,"code":"conflict","retryable":true,"applied":"no","hint":"set it live first"},
- "crash_extension": {"uri":"urn:example:fault/v1","method":"set","params":{"mode":"live","rate":2}}
-}`
 
 type note struct {
 	Text string `json:"text"`
@@ -149,7 +127,11 @@ func run(t *testing.T, target conformance.Target) conformance.Report {
 
 func parseFixture(t *testing.T) conformance.Fixture {
 	t.Helper()
-	f, err := conformance.ParseFixture([]byte(fixture))
+	b, err := os.ReadFile("testdata/notes.json") // what newNotes and the Python server of the integration tier understand
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, err := conformance.ParseFixture(b)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +221,11 @@ func TestFilesAreStrict(t *testing.T) {
 
 // FuzzFiles: what people write is read or refused.
 func FuzzFiles(f *testing.F) {
-	f.Add([]byte(fixture))
+	b, err := os.ReadFile("testdata/notes.json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(b)
 	f.Add([]byte(`{"failures":[{"row":"E1","reason":"x"}]}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		_, _ = conformance.ParseFixture(b)
