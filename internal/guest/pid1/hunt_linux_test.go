@@ -17,13 +17,13 @@ func TestParseStat(t *testing.T) {
 		want process
 		ok   bool
 	}{
-		{"running", line("12 (sh) R 7 7", "1"), process{7, "4242", true}, true},
-		{"a name of everything", line("12 (a) Z 1 (b) c) S 7 7", "1"), process{7, "4242", true}, true},
-		{"a name of lines", line("12 (a\nb) S 7 7", "1"), process{7, "4242", true}, true},
-		{"zombie", line("12 (sh) Z 7 7", "1"), process{7, "4242", false}, true},
-		{"zombie whose threads live", line("12 (sh) Z 7 7", "3"), process{7, "4242", true}, true},
+		{"running", line("12 (sh) R 7", "1"), process{7, "4242", true}, true},
+		{"a name of everything", line("12 (a) Z 1 (b) c) S 7", "1"), process{7, "4242", true}, true},
+		{"a name of lines", line("12 (a\nb) S 7", "1"), process{7, "4242", true}, true},
+		{"zombie", line("12 (sh) Z 7", "1"), process{7, "4242", false}, true},
+		{"zombie whose threads live", line("12 (sh) Z 7", "3"), process{7, "4242", true}, true},
 		{"half", []byte("12 (sh) R 7"), process{}, false},
-		{"no name", []byte("12 sh R 7 7" + tail), process{}, false},
+		{"no name", []byte("12 sh R 7" + tail), process{}, false},
 		{"empty", nil, process{}, false},
 	} {
 		if got, ok := parseStat(c.in); got != c.want || ok != c.ok {
