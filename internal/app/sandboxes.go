@@ -10,6 +10,7 @@ import (
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/docker"
 	"agentenv.internal/agentenv/internal/sandbox/local"
@@ -22,6 +23,7 @@ type sandboxes struct {
 	deploy    *deploy.Deployments
 	local     *local.Provider
 	docker    *docker.Provider
+	images    *image.Store
 }
 
 func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
@@ -34,7 +36,8 @@ func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
 		if err != nil {
 			return sandboxes{}, err
 		}
-		l, err := local.New(local.Options{StateRoot: c.StateRoot(), Tools: set.Tools, Expose: set.Expose})
+		images := openImages(c.StateRoot(), &set)
+		l, err := local.New(local.Options{StateRoot: c.StateRoot(), Tools: set.Tools, Expose: set.Expose, Images: images})
 		if err != nil {
 			return sandboxes{}, err
 		}
@@ -46,7 +49,7 @@ func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
 			return sandboxes{}, err
 		}
 		a.onClose(func(context.Context) error { return d.Close() })
-		w := sandboxes{providers: catalog.New[sandbox.Provider]("sandbox provider"), chain: set.Default, local: l, docker: d}
+		w := sandboxes{providers: catalog.New[sandbox.Provider]("sandbox provider"), chain: set.Default, local: l, docker: d, images: images}
 		w.providers.Add(local.Name, catalog.Origin{Kind: catalog.Builtin}, l)
 		w.providers.Add(docker.Name, catalog.Origin{Kind: catalog.Builtin}, d)
 		w.deploy = deploy.New(w.providers, w.chain, a.opt.Log)

@@ -17,11 +17,13 @@ import (
 
 	"agentenv.internal/agentenv/internal/cli"
 	"agentenv.internal/agentenv/internal/guest/pid1"
+	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/term"
 )
 
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
+	image.Dispatch(context.Background())
 	testscript.Main(m, map[string]func(){"agent-env": program})
 }
 
@@ -36,7 +38,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup:               setup,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython, "port": freePort},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython, "registry": serveImage, "port": freePort},
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/bundle"
 	"agentenv.internal/agentenv/internal/cli/config"
 	"agentenv.internal/agentenv/internal/cli/eval"
+	"agentenv.internal/agentenv/internal/cli/image"
 	"agentenv.internal/agentenv/internal/cli/runs"
 	"agentenv.internal/agentenv/internal/cli/sandbox"
 	"agentenv.internal/agentenv/internal/cli/schema"
@@ -98,6 +99,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		eval.New(p),
 		runs.New(p),
 		sandbox.New(p),
+		image.New(p),
 		config.New(p),
 		schema.New(p),
 		newConform(p),

@@ -155,6 +155,8 @@ type Sandbox struct {
 	Attribution    map[string]string
 	Tools, Expose  []string // absolute paths that local sandboxes see, read-only
 	Isolation      string   // the least that local sandboxes must hold
+	ImagesCap      int64    // bytes of unpacked images that are kept
+	ImagesFloor    int64    // bytes of the disk that images leave free
 	Socket         string   // of the engine that docker sandboxes are made in; "" is to be found
 	Image          string   // of docker sandboxes that name none
 }
@@ -166,7 +168,14 @@ func (c *Config) Sandbox(ctx context.Context, secrets Secrets) (Sandbox, error) 
 		return Sandbox{}, err
 	}
 	local := c.field("sandbox", "local").Type.Fields.Fill(objectOr(n.Get("local")))
+	images := c.field("sandbox", "images").Type.Fields.Fill(objectOr(n.Get("images")))
+	mb := func(name string) int64 {
+		n, _ := images.Get(name).Int()
+		return n << 20
+	}
 	out := Sandbox{
+		ImagesCap:   mb("cap_mb"),
+		ImagesFloor: mb("floor_mb"),
 		Attribution: stringMap(n.Get("attribution")),
 		Tools:       c.paths(local.Get("tools")),
 		Expose:      c.paths(local.Get("expose")),

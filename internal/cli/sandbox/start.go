@@ -25,13 +25,15 @@ func newStart(p *verb.Program) *cobra.Command {
 		Use:   "start",
 		Short: "Start a sandbox that lives until its lease ends or it is removed",
 		Long: `Starts a sandbox and prints its id. It lives on after this command, until its lease ends; nothing renews the lease by itself.
-A process inside sees this machine's programs, read-only in effect, and nothing of your home, your environment or your network.`,
+A process inside sees this machine's programs, read-only in effect, and nothing of your home, your environment or your network.
+With --image it sees the image's files in their place; the image's user, environment and working folder are those of its commands.`,
 		Example: "  agent-env sandbox start --name try --lease 15m\n  agent-env sandbox exec $(agent-env sandbox start) -- uname -a",
 		Args:    verb.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return start(cmd.Context(), p, o) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.spec.Name, "name", "", "a `NAME` for people")
+	f.StringVar(&o.spec.Image, "image", "", "start from an image: `REF` as in agent-env image pull")
 	f.StringVar(&o.sandbox, "sandbox", "", "the `PROVIDER`s to try, comma-separated")
 	f.StringVar(&o.isolation, "isolation", "", "refuse when less than this `LEVEL` holds: "+strings.Join(verb.Levels(), ", "))
 	f.Var(&o.lease, "lease", "how long it lives: 90s, 15m, 2h")
@@ -68,6 +70,11 @@ func start(ctx context.Context, p *verb.Program, o startOptions) error {
 	a, err := open(ctx, p)
 	if err != nil {
 		return err
+	}
+	if o.spec.Image != "" {
+		progress, done := verb.Download(ctx, p, o.spec.Image)
+		defer done()
+		o.spec.Progress = progress
 	}
 	info, err := a.StartBox(ctx, o.sandbox, o.spec)
 	if err != nil {

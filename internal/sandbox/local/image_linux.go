@@ -21,7 +21,7 @@ func (p *Provider) image(ctx context.Context, s *sandbox.Spec) (*image.Root, fun
 		return nil, nil, fmt.Errorf("the image %s: the file system of %s can't map ids, which roots of images need when the machine's root starts them; "+
 			"move the state root: %w", s.Image, p.opts.StateRoot, sandbox.ErrUnsupported)
 	}
-	return p.images.Root(ctx, s.Image, nil)
+	return p.images.Root(ctx, s.Image, s.Progress)
 }
 
 // imageLayout is a box's world where an image takes the place of the host.
