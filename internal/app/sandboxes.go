@@ -10,6 +10,7 @@ import (
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/docker"
@@ -37,7 +38,10 @@ func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
 			return sandboxes{}, err
 		}
 		images := openImages(c.StateRoot(), &set)
-		l, err := local.New(local.Options{StateRoot: c.StateRoot(), Tools: set.Tools, Expose: set.Expose, Images: images})
+		l, err := local.New(local.Options{
+			StateRoot: c.StateRoot(), Tools: set.Tools, Expose: set.Expose, Images: images,
+			Proxy: func() (guest.Proxy, error) { return local.ProxyFrom(a.opt.Env) },
+		})
 		if err != nil {
 			return sandboxes{}, err
 		}

@@ -24,6 +24,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/eval"
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/guest/nethost"
 	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/ledger"
 	"agentenv.internal/agentenv/internal/run"
@@ -43,6 +44,7 @@ const ownerEnv = "AGENTENV_TEST_OWNER"
 
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
+	nethost.Dispatch()
 	if dir := os.Getenv(ownerEnv); dir != "" {
 		os.Exit(ownRuns(dir))
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"agentenv.internal/agentenv/internal/cli"
+	"agentenv.internal/agentenv/internal/guest/nethost"
 	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/term"
@@ -24,6 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
 	image.Dispatch(context.Background())
+	nethost.Dispatch()
 	testscript.Main(m, map[string]func(){"agent-env": program})
 }
 

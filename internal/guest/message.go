@@ -22,7 +22,8 @@ const (
 	OpSnapshot = "snapshot"
 	OpDiff     = "diff"
 	OpDie      = "die"
-	OpLaunch   = "launch" // to a launcher: start a box's PID 1
+	OpLaunch   = "launch" // to a launcher: start a box's PID 1, or its network host
+	OpHost     = "host"   // to a network host: serve a box
 )
 
 // Request is what a connection is for; Op tells which fields count.
@@ -39,6 +40,7 @@ type Request struct {
 	Lease   time.Duration `json:"lease,omitempty"`
 	Boot    *Boot         `json:"boot,omitempty"`
 	Launch  *Launch       `json:"launch,omitempty"`
+	Host    *HostNetwork  `json:"host,omitempty"`
 }
 
 // Reply ends an operation.
@@ -72,13 +74,14 @@ func (s *FileStat) ModTime() time.Time { return s.Time }
 func (s *FileStat) IsDir() bool        { return s.Bits.IsDir() }
 func (s *FileStat) Sys() any           { return nil }
 
-// Names under which the guest program is started: as a box's PID 1, as a launcher, which starts those for one provider, and as a PID 1 that
-// waits for its ids.
+// Names under which programs are started: the guest program as a box's PID 1, as a launcher, which starts those for one provider, and as a
+// PID 1 that waits for its ids; the main program as a network host, in which one box's network runs.
 const (
 	Argv0         = "agent-env-guest"
 	LauncherArgv0 = "agent-env-launcher"
 	WaitingArgv0  = "agent-env-guest-waiting" // a PID 1 that has no ids yet
-	MinderArgv0   = "agent-env-minder"        // what a box whose world is given starts each command through
+	HostArgv0     = "agent-env-net"
+	MinderArgv0   = "agent-env-minder" // what a box whose world is given starts each command through
 )
 
 // Where an engine's container has what its PID 1 begins with: the program, which is started by this path, and the folder of the socket that
@@ -117,12 +120,15 @@ type Launch struct {
 	// Unmapped: the box begins without ids, waits for one byte on its birth socket, which says that somebody else has mapped them, and goes on
 	// then. The fields above don't count.
 	Unmapped bool `json:"unmapped,omitempty"`
+	// Host: a network host is meant, which has the host's namespaces and runs as UID and GID, or as its maker where Size is 1. Its program
+	// is the third file.
+	Host bool `json:"host,omitempty"`
 }
 
 // Boot is what a provider tells PID 1: the world to build and how to live in it. Files ride with the request in this order: the
 // listener; the slot, a file that PID 1 locks for the box's life and whose first bytes are the lease's end; the disk's mount; one for every
 // Layer of Stack and of Overlays and every Bind that says so; one for every cgroup to join; the memory's and the processes' events; the
-// locks to hold.
+// locks to hold; the door and the TUN's device, as Network says.
 type Boot struct {
 	Hostname string `json:"hostname"`
 	// Tied: the end of the birth socket is the end of the box. Without it a box lives on once its owner has said FrameEnd there, which
@@ -168,8 +174,23 @@ type Boot struct {
 	Contents map[string]string `json:"contents,omitempty"` // path to a file's text
 	Dirs     []string          `json:"dirs,omitempty"`     // made 0755
 
-	Probe Probing `json:"probe"`
+	Network BootNetwork `json:"network,omitzero"`
+	Probe   Probing     `json:"probe"`
 }
+
+// BootNetwork is the network that a box has besides its loopback.
+type BootNetwork struct {
+	// Door: a socket rides along on which PID 1 takes connections from the network host, as it does on its listener. Its end outside is the
+	// box's end.
+	Door bool `json:"door,omitempty"`
+	// TUN: PID 1 makes a TUN, the box's one way out, and its descriptor rides with the answer to Boot.
+	TUN bool `json:"tun,omitempty"`
+	// Device: the opened device to make it of rides along; otherwise PID 1 opens it.
+	Device bool `json:"device,omitempty"`
+}
+
+// TUNDevice is what TUNs are made of.
+const TUNDevice = "/dev/net/tun"
 
 // Overlay is a folder of the box: layers of the host below, the box's own writes above.
 type Overlay struct {

@@ -22,7 +22,7 @@ var (
 	ErrUnsupported = errors.New("not supported by this sandbox provider")
 )
 
-// Network policies of a Spec. Local boxes hold NetNone alone.
+// Network policies of a Spec.
 const (
 	NetNone     = "none" // loopback inside the box, nothing else
 	NetAllowAll = "allow_all"
@@ -192,6 +192,7 @@ type Info struct {
 	Entry     *Entry            `json:"entry,omitempty"`   // of the image
 	From      string            `json:"from,omitempty"`    // the snapshot that it began with
 	Network   string            `json:"network,omitempty"` // the policy in force
+	Egress    Egress            `json:"egress,omitzero"`   // of NetAllow
 	Published []Port            `json:"published,omitempty"`
 	Cause     string            `json:"cause,omitempty"` // of a dead box: one of the Cause words
 	Isolation Isolation         `json:"isolation"`
@@ -213,6 +214,12 @@ type Provider interface {
 	Sweep(ctx context.Context) ([]string, error)
 	// Close ends what this process holds: its tied boxes die. Leased boxes live on.
 	Close() error
+}
+
+// NetworkLogger is a Provider that knows what its boxes were kept from.
+type NetworkLogger interface {
+	// Blocked is what the policy kept a box from, oldest first; bounded, so that a box can't fill the disk. ErrNotFound for an unknown id.
+	Blocked(ctx context.Context, id string) ([]guest.Blocked, error)
 }
 
 // Checker is a Provider that can tell before anything is made why it can't make a sandbox of s on this machine: an error that is ErrUnsupported,

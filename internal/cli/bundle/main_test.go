@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/cli"
+	"agentenv.internal/agentenv/internal/guest/nethost"
 	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/term"
 )
@@ -23,6 +24,7 @@ const childVar = "BUNDLE_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
+	nethost.Dispatch()
 	if part := os.Getenv(childVar); part != "" {
 		os.Exit(parts()[part](context.Background(), os.Args[1:]))
 	}

@@ -40,6 +40,10 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 		return nil, nil, err
 	}
 	defer outside.Close()
+	tun, err := openTUN(b.Network)
+	if err != nil {
+		return nil, nil, err
+	}
 	disk, err := openDisk(b)
 	if err != nil {
 		return nil, nil, err
@@ -99,6 +103,9 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	}
 	for range b.Holds {
 		s.holds = append(s.holds, rides.take())
+	}
+	if err := s.connect(b.Network, tun, rides); err != nil {
+		return nil, nil, err
 	}
 	if rides.short {
 		return nil, nil, errors.New("the boot message lacks descriptors")

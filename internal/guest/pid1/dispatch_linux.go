@@ -79,11 +79,17 @@ func run(open func() (*guest.Conn, error)) error {
 	if err != nil {
 		return errors.Join(err, birth.SendJSON(guest.FrameReply, guest.Reply{Fault: guest.FaultOf(err)}))
 	}
-	if err := birth.SendJSON(guest.FrameReply, guest.Reply{Boot: booted}); err != nil {
+	if err := birth.SendJSON(guest.FrameReply, guest.Reply{Boot: booted}, s.handOut()...); err != nil {
 		return err
+	}
+	if s.tun != nil {
+		s.tun.Close() // as long as anybody has it, the box's network stays
 	}
 	s.still.RLock() // what the box wrote isn't looked at before the probes' marker is gone
 	go s.accept()
+	if s.door != nil {
+		go s.answerDoor()
+	}
 	// The owner's word that the box is to live, then its end. A leased box lives on without an owner.
 	kind, _, err := birth.Recv()
 	if err != nil || kind != guest.FrameEnd {

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -64,6 +65,9 @@ func launch() error {
 // forkInit starts one PID 1 and answers its pid and a descriptor of it.
 func forkInit(r *reaper, req *guest.Request, null *os.File, files []*os.File) (pid, fd int, err error) {
 	l := req.Launch
+	if req.Op == guest.OpLaunch && l != nil && l.Host && len(files) == 3 {
+		return forkHost(r, l, null, files)
+	}
 	if req.Op != guest.OpLaunch || l == nil || len(files) != 2 {
 		return 0, -1, fmt.Errorf("operation %q: %w", req.Op, errors.ErrUnsupported)
 	}
@@ -87,3 +91,19 @@ func forkInit(r *reaper, req *guest.Request, null *os.File, files []*os.File) (p
 	pid, _, err = r.start(func() (int, error) { return syscall.ForkExec("/proc/self/exe", []string{name}, attr) })
 	return pid, fd, err
 }
+
+// forkHost starts a network host, whose program is the third file. It stays in the host's namespaces, with as little power there as it can
+// do with.
+func forkHost(r *reaper, l *guest.Launch, null *os.File, files []*os.File) (pid, fd int, err error) {
+	sys := &syscall.SysProcAttr{Setsid: true, PidFD: &fd}
+	if l.Size > 1 {
+		sys.Credential = &syscall.Credential{Uid: uint32(l.UID), Gid: uint32(l.GID)}
+	}
+	program := "/proc/self/fd/" + strconv.Itoa(int(files[2].Fd()))
+	attr := &syscall.ProcAttr{Dir: "/", Env: hostEnv, Files: []uintptr{null.Fd(), null.Fd(), files[1].Fd(), files[0].Fd()}, Sys: sys}
+	pid, _, err = r.start(func() (int, error) { return syscall.ForkExec(program, []string{guest.HostArgv0}, attr) })
+	return pid, fd, err
+}
+
+// hostEnv is what the Go runtime of a network host is told: a box may make it busy, not large.
+var hostEnv = []string{"GOMAXPROCS=2", "GOMEMLIMIT=256MiB"}

@@ -44,6 +44,7 @@ func (p *Provider) Examine(ctx context.Context) Report {
 	}
 	add(p.idFinding())
 	add(p.diskFinding())
+	add(networkFinding())
 	begin := time.Now()
 	info, err := p.Create(ctx, sandbox.Spec{Name: "check", Tied: true, Isolation: sandbox.LevelNone})
 	if err != nil {

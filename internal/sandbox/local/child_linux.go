@@ -61,27 +61,30 @@ func (p *Provider) fork(ctx context.Context, base int, ids *subid.Range, log *os
 	return &child{pid: pid, proc: proc, birth: guest.NewConn(conn.(*net.UnixConn)), ended: make(chan struct{})}, nil
 }
 
-// boot tells the child what to be, and answers its word. files stay the caller's.
-func (c *child) boot(ctx context.Context, b *guest.Boot, files []*os.File) (*guest.Booted, error) {
+// boot tells the child what to be, and answers its word and the TUN that it made, if any. files stay the caller's.
+func (c *child) boot(ctx context.Context, b *guest.Boot, files []*os.File) (_ *guest.Booted, tun *os.File, _ error) {
 	stop := context.AfterFunc(ctx, func() { c.birth.SetDeadline(time.Now()) })
 	defer stop()
 	if err := c.birth.SendJSON(guest.FrameRequest, guest.Request{Op: guest.OpBoot, Boot: b}, files...); err != nil {
-		return nil, fmt.Errorf("send the boot message: %w", err)
+		return nil, nil, fmt.Errorf("send the boot message: %w", err)
 	}
 	var reply guest.Reply
 	if err := c.birth.RecvJSON(guest.FrameReply, &reply); err != nil {
 		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
+			return nil, nil, context.Cause(ctx)
 		}
-		return nil, fmt.Errorf("the sandbox's init process ended early: %w", err)
+		return nil, nil, fmt.Errorf("the sandbox's init process ended early: %w", err)
 	}
 	if err := reply.Fault.Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if reply.Boot == nil {
-		return nil, errors.New("the sandbox's init process gave no answer")
+		return nil, nil, errors.New("the sandbox's init process gave no answer")
 	}
-	return reply.Boot, nil
+	if got := c.birth.TakeFiles(); len(got) > 0 {
+		tun = got[0]
+	}
+	return reply.Boot, tun, nil
 }
 
 // watch waits for the child's end and tells by c.ended. It runs once, in a goroutine of the provider.

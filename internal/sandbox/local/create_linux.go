@@ -94,8 +94,8 @@ func check(s *sandbox.Spec) error {
 			errs = append(errs, err)
 		}
 	}
-	if s.Network != "" && s.Network != sandbox.NetNone {
-		unsupported("the network policy " + s.Network)
+	if err := checkNetwork(s); err != nil {
+		errs = append(errs, err)
 	}
 	switch s.Isolation {
 	case "":
@@ -198,6 +198,7 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, img *image.Root, s
 	m := &making{p: p, spec: s, image: img, slot: place}
 	defer func() {
 		m.rides.close()
+		m.net.close()
 		if err != nil {
 			err = errors.Join(err, m.undo())
 		}

@@ -229,5 +229,6 @@ func (p *Provider) Close() error {
 	p.watching.Wait()
 	p.launcher.stop()
 	p.program.close()
+	p.hosts.close()
 	return errors.Join(errs...)
 }

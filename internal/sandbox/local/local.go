@@ -7,7 +7,7 @@
 //
 // With an image the box's root is the image's (internal/image) and nothing of the host's files is seen.
 //
-// The package makes no network beyond loopback.
+// A box's network, where it has one, runs in a process beside it, the network host (package guest/nethost), which ends with the box.
 package local
 
 import (
@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 )
@@ -34,6 +35,8 @@ type Options struct {
 	Expose []string
 	// Images has the roots of boxes that are made from images; nil is one below the state root, which has no worker.
 	Images *image.Store
+	// Proxy answers the host's way out for boxes that have a network; nil: there is no proxy. Its error refuses such boxes.
+	Proxy func() (guest.Proxy, error)
 
 	// Of tests.
 	privateIndex string // "": the one of all state roots

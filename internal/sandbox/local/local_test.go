@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"agentenv.internal/agentenv/internal/guest/nethost"
 	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -19,8 +20,12 @@ import (
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
 	image.Dispatch(context.Background())
+	nethost.Dispatch()
 	if role := os.Getenv(roleVar); role != "" {
 		os.Exit(play(role))
+	}
+	if job := os.Getenv(netVar); job != "" {
+		os.Exit(measure(job))
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -33,6 +33,7 @@ type making struct {
 	group   *group
 	rides   rides
 	child   *child
+	net     network
 	marker  string // a file of the host that must not appear
 	created time.Time
 	disk    *disk
@@ -116,6 +117,9 @@ func selfPath() (string, error) {
 func (m *making) prepare() error {
 	m.created = time.Now().UTC().Round(time.Millisecond)
 	m.base = m.p.host.ids()
+	if err := m.net.publish(m.spec.Publish); err != nil {
+		return err
+	}
 	r := record{Info: m.info()}
 	r.State = sandbox.StateStarting
 	l := limits{memory: m.spec.MemoryMB << 20, cpu: m.spec.CPU, pids: m.spec.Pids}
@@ -139,7 +143,7 @@ func (m *making) prepare() error {
 		return err
 	}
 	m.rides.add(file)
-	return nil
+	return m.net.prepare(m.slot, m.spec)
 }
 
 // start forks the child, boots it once looked has said that the host is known, and checks from outside what it can't.
@@ -151,6 +155,9 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 	log := os.NewFile(uintptr(fd), "log")
 	defer log.Close()
 	if m.child, err = m.p.fork(ctx, m.base, m.ids(), log); err != nil {
+		return nil, err
+	}
+	if err := m.net.start(ctx, m, log); err != nil {
 		return nil, err
 	}
 	if err := m.group.admit(m.child.pid); err != nil {
@@ -182,7 +189,14 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 			b.Holds++
 		}
 	}
-	booted, err := m.child.boot(ctx, b, files)
+	way, err := m.net.join(b, m.child.pid, m.p.host.wide)
+	if err != nil {
+		return nil, err
+	}
+	booted, tun, err := m.child.boot(ctx, b, append(files, way...))
+	if err == nil {
+		err = m.net.serve(ctx, m.p, tun)
+	}
 	if err != nil {
 		return nil, lastWords(log, err)
 	}
@@ -230,7 +244,7 @@ func (m *making) bootMessage(ctx context.Context) (*guest.Boot, error) {
 		Contents: map[string]string{
 			"/etc/hostname":    host + "\n",
 			"/etc/hosts":       "127.0.0.1 localhost " + host + "\n::1 localhost ip6-localhost ip6-loopback\n",
-			"/etc/resolv.conf": "# no network\n",
+			"/etc/resolv.conf": m.net.resolvConf(),
 		},
 		Probe: guest.Probing{Hidden: m.p.hiddenPaths(m.slot), HostPID: os.Getpid(), Marker: m.marker, HostUID: m.p.host.uid},
 	}
@@ -290,6 +304,7 @@ func (m *making) undo() error {
 		errs = append(errs, ignoreGone(m.child.proc.signal(unix.SIGKILL)))
 		<-m.child.ended
 	}
+	m.net.close()
 	if m.group != nil {
 		m.group.close()
 		for _, dir := range m.group.dirs {
@@ -311,6 +326,7 @@ func (m *making) info() sandbox.Info {
 	i := sandbox.Info{
 		ID: m.slot.id, Provider: Name, Name: m.spec.Name, Key: m.spec.Key, Run: m.spec.Run, Tied: m.spec.Tied,
 		Created: m.created, Expires: m.created.Add(m.spec.Lease), OwnerPID: os.Getpid(), From: m.spec.From, Labels: m.spec.Labels,
+		Network: m.spec.Network, Egress: m.spec.Egress, Published: m.net.published,
 	}
 	if m.image != nil {
 		c := sandbox.Entry(m.image.Config)

@@ -16,8 +16,13 @@ import (
 // errNoGuest: this build carries no guest program.
 var errNoGuest = fmt.Errorf("this program holds no sandbox guest, build it with make build: %w", sandbox.ErrUnsupported)
 
+// errNoHost: this program's main function never asked whether it is meant to be a network host.
+var errNoHost = fmt.Errorf("this program can't host the networks of sandboxes: %w", sandbox.ErrUnsupported)
+
 // program is what runs as PID 1: the guest program that this binary carries, or else this binary itself.
 type program struct {
+	own bool // this binary it is, as a network host
+
 	mu   sync.Mutex
 	file *os.File // a sealed memory file; nil: not made yet, or not needed
 	path string
@@ -30,10 +35,13 @@ func (p *program) get() (string, error) {
 	if p.path != "" {
 		return p.path, nil
 	}
-	if len(guestProgram) > 0 {
+	switch {
+	case p.own && !guest.HostsNetworks():
+		return "", errNoHost
+	case p.own:
+	case len(guestProgram) > 0:
 		return p.seal(guestProgram)
-	}
-	if !guest.PlaysPID1() {
+	case !guest.PlaysPID1():
 		return "", errNoGuest
 	}
 	const self = "/proc/self/exe"

@@ -22,6 +22,7 @@ type Provider struct {
 	layers   *treestore.Store // of snapshots
 	launcher *launcher
 	program  *program
+	hosts    *program // of network hosts
 	host     *host
 
 	mu       sync.Mutex
@@ -42,14 +43,14 @@ func New(o Options) (*Provider, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	program := &program{}
+	guests, hosts := &program{}, &program{own: true}
 	images := o.Images
 	if images == nil {
 		images = image.Open(image.Options{Dir: filepath.Join(o.StateRoot, "images")})
 	}
 	return &Provider{
 		opts: o, images: images, boxes: filepath.Join(o.StateRoot, "boxes"), trees: newTrees(filepath.Join(o.StateRoot, "trees")),
-		launcher: newLauncher(program), program: program, host: newHost(), passing: map[string]*kept{}, children: map[string]*child{},
+		launcher: newLauncher(guests), program: guests, hosts: hosts, host: newHost(), passing: map[string]*kept{}, children: map[string]*child{},
 		layers: treestore.Open(filepath.Join(o.StateRoot, "layers"), treestore.Options{Volatile: true}),
 	}, nil
 }

@@ -297,6 +297,11 @@ func (s *slot) remove() error {
 	if err := removeDisk(s.path + diskSuffix); err != nil {
 		return err
 	}
+	if r.Network != sandbox.NetNone || len(r.Published) > 0 {
+		if err := s.removeNetwork(); err != nil {
+			return err
+		}
+	}
 	for _, name := range []string{s.path + sockSuffix, s.path} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

@@ -99,12 +99,12 @@ func TestSpecCheck(t *testing.T) {
 	if err := check(&s); err != nil || s.Isolation != sandbox.LevelNamespaces || s.Lease != sandbox.DefaultLease || s.Pids != DefaultPids || s.DiskMB != DefaultDiskMB {
 		t.Errorf("the least spec became %+v, %v", s, err)
 	}
-	bad := sandbox.Spec{Image: "De bian", Network: sandbox.NetAllowAll, Isolation: sandbox.LevelContainer, CPU: -1, Env: []string{"OK=1", "none", "=x"}}
+	bad := sandbox.Spec{Image: "De bian", Network: "open", Isolation: sandbox.LevelContainer, CPU: -1, Env: []string{"OK=1", "none", "=x"}}
 	err := check(&bad)
 	if !errors.Is(err, sandbox.ErrUnsupported) {
 		t.Errorf("%v", err)
 	}
-	for _, part := range []string{"De bian", "allow_all", "container", "not -1", `"none"`, `"=x"`} {
+	for _, part := range []string{"De bian", `"open"`, "container", "not -1", `"none"`, `"=x"`} {
 		if err == nil || !strings.Contains(err.Error(), part) {
 			t.Errorf("%v lacks %q", err, part)
 		}

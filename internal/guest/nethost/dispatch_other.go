@@ -1,0 +1,6 @@
+//go:build !linux
+
+package nethost
+
+// Dispatch returns: networks of this kind need Linux.
+func Dispatch() {}
