@@ -15,6 +15,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/config"
 	"agentenv.internal/agentenv/internal/cli/eval"
 	"agentenv.internal/agentenv/internal/cli/image"
+	"agentenv.internal/agentenv/internal/cli/gateway"
 	"agentenv.internal/agentenv/internal/cli/runs"
 	"agentenv.internal/agentenv/internal/cli/sandbox"
 	"agentenv.internal/agentenv/internal/cli/schema"
@@ -100,6 +101,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		runs.New(p),
 		sandbox.New(p),
 		image.New(p),
+		gateway.New(p),
 		config.New(p),
 		schema.New(p),
 		newConform(p),

@@ -39,7 +39,7 @@ func (p *Program) App() (*app.App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the current folder can't be used (%w); change to one that exists", err)
 	}
-	p.app = app.New(app.Options{Env: p.Env, Dir: dir, Log: p.logger()})
+	p.app = app.New(app.Options{Env: p.Env, Dir: dir, Log: p.Logger()})
 	return p.app, nil
 }
 
@@ -70,8 +70,8 @@ func (p *Program) Sweep(ctx context.Context, a *app.App) {
 	}
 }
 
-// logger shows warnings as everything else that people are told, and the whole log under --verbose.
-func (p *Program) logger() *slog.Logger {
+// Logger shows warnings as everything else that people are told, and the whole log under --verbose.
+func (p *Program) Logger() *slog.Logger {
 	if p.Streams.Verbose {
 		return slog.New(slog.NewTextHandler(p.Streams.Err, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
