@@ -64,31 +64,38 @@ func (g *Gateway) call(ctx context.Context, c caller, name string, args, meta []
 	if err != nil {
 		return nil, err
 	}
-	if g.serial != nil {
-		select {
-		case g.serial <- struct{}{}:
-			defer func() { <-g.serial }()
-		case <-ctx.Done():
-			return nil, g.failed(ctx, c, id, "null", context.Cause(ctx))
+	out, before, err := g.exclusive(ctx, func() (*outcome, error) {
+		if own != nil {
+			return &outcome{result: child.Bytes(own.call(args))}, nil
 		}
-	}
-	before := g.lastChange(ctx)
-	var out *outcome
-	if own != nil {
-		out = &outcome{result: child.Bytes(own.call(args))}
-	} else {
-		out, err = g.callChild(ctx, c, t, args, meta)
-	}
+		return g.callChild(ctx, c, t, args, meta)
+	})
 	if err != nil {
-		return nil, g.failed(ctx, c, id, before, err)
+		return nil, g.failed(ctx, c, id, name, before, err)
 	}
-	out.changes = g.lastChange(ctx)
-	if err := g.record(ctx, c, id, before, out); err != nil {
+	if err := g.record(ctx, c, id, name, before, out); err != nil {
 		out.Close()
 		return nil, err
 	}
 	g.called(ctx, c.role, name, args, out)
 	return out, nil
+}
+
+// exclusive does a call, alone where calls go one at a time, and tells the last change before and, in the outcome, after it.
+func (g *Gateway) exclusive(ctx context.Context, do func() (*outcome, error)) (out *outcome, before string, err error) {
+	if g.serial != nil {
+		select {
+		case g.serial <- struct{}{}:
+			defer func() { <-g.serial }()
+		case <-ctx.Done():
+			return nil, "null", context.Cause(ctx)
+		}
+	}
+	before = g.lastChange(ctx)
+	if out, err = do(); err == nil {
+		out.changes = g.lastChange(ctx)
+	}
+	return out, before, err
 }
 
 func (g *Gateway) callChild(ctx context.Context, c caller, t *tools.Tool, args, meta []byte) (*outcome, error) {
@@ -144,7 +151,8 @@ func source(c caller) string {
 }
 
 // record writes the event of a call that ended, and spills a large result first.
-func (g *Gateway) record(ctx context.Context, c caller, id, before string, out *outcome) error {
+func (g *Gateway) record(ctx context.Context, c caller, id, tool, before string, out *outcome) error {
+	g.observe(c, id, tool, before, out.changes, false)
 	after := []byte(`"changelog_id_before":` + before + `,"changelog_id":` + out.changes)
 	if !out.rpcErr.None() {
 		text := string(out.rpcErr.Memory())
@@ -163,21 +171,32 @@ func (g *Gateway) record(ctx context.Context, c caller, id, before string, out *
 }
 
 // failed writes the event of a call without an answer, and gives the error that it failed with.
-func (g *Gateway) failed(ctx context.Context, c caller, id, before string, cause error) error {
-	text := cause.Error()
+func (g *Gateway) failed(ctx context.Context, c caller, id, tool, before string, cause error) error {
+	text, after := cause.Error(), g.lastChange(context.WithoutCancel(ctx))
+	g.observe(c, id, tool, before, after, true)
 	m := rawjson.AppendString([]byte(source(c)+`"tool_call_event_id":"`+id+`","error":`), text[:min(len(text), 300)])
-	m = append(m, `,"changelog_id_before":`+before+`,"changelog_id":`+g.lastChange(context.WithoutCancel(ctx))...)
+	m = append(m, `,"changelog_id_before":`+before+`,"changelog_id":`+after...)
 	if _, err := g.calls.Append(calllog.Event{Type: "tool_call_failed", Members: m}); err != nil {
 		return errors.Join(cause, err)
 	}
 	return cause
 }
 
-// causes are the trigger fires that a role's calls are made for, as JSON; nil for none.
-func (g *Gateway) causes(string) []byte { return nil }
-
-// called lets triggers see a call that was answered.
-func (g *Gateway) called(context.Context, string, string, []byte, *outcome) {}
+// observe remembers when a call could write.
+func (g *Gateway) observe(c caller, id, tool, before, after string, failed bool) {
+	if g.o.Changes == nil {
+		return
+	}
+	b := rawjson.AppendString([]byte(`{"kind":"tool_call","event_id":"`+id+`","tool":`), tool)
+	b = rawjson.AppendString(append(b, `,"role":`...), c.role)
+	if causes := g.causes(c.role); causes != nil {
+		b = append(append(b, `,"caused_by":`...), causes...)
+	}
+	if failed {
+		b = append(b, `,"failed":true`...)
+	}
+	g.windows.add(before, after, append(b, '}'))
+}
 
 // lastChange is the id of the last change as JSON; null without a log of changes.
 func (g *Gateway) lastChange(ctx context.Context) string {

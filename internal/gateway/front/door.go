@@ -35,6 +35,10 @@ var routes = []route{
 	{"/clock/set-time", http.MethodPut, false, (*Gateway).serveSetTime},
 	{"/clock/clear", http.MethodPost, false, (*Gateway).serveClearTime},
 	{"/clock/state", http.MethodGet, false, (*Gateway).serveClock},
+	{"/triggers/register", http.MethodPost, false, (*Gateway).serveRegister},
+	{"/triggers/remove", http.MethodPost, false, (*Gateway).serveRemove},
+	{"/triggers/clear", http.MethodPost, false, (*Gateway).serveClear},
+	{"/triggers/state", http.MethodGet, false, (*Gateway).serveTriggers},
 	{"/trajectory", http.MethodGet, false, (*Gateway).serveLog},
 	{"/changes", http.MethodGet, false, (*Gateway).serveChanges},
 }
@@ -116,7 +120,7 @@ func (g *Gateway) serveWebsite(w http.ResponseWriter, r *http.Request, rest stri
 			if rt == nil {
 				rt = b.rt
 			}
-			g.forward(w, r, proxy.Target{Base: b.Frontend, Transport: rt, Log: g.log}, path, p, "website", name, nil)
+			g.website(w, r, proxy.Target{Base: b.Frontend, Transport: rt, Log: g.log}, path, p, name)
 			return
 		}
 	}

@@ -22,6 +22,7 @@ import (
 	"agentenv.internal/agentenv/internal/gateway/child"
 	"agentenv.internal/agentenv/internal/gateway/clock"
 	"agentenv.internal/agentenv/internal/gateway/tools"
+	"agentenv.internal/agentenv/internal/gateway/trigger"
 	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/sdk/wire"
 )
@@ -68,6 +69,7 @@ type Options struct {
 	// Spill takes what is too large for an agent to read, and gives a handle; nil: never spilled.
 	Spill       func(ctx context.Context, r io.Reader, media string) (handle string, err error)
 	SpillAbove  int64            // bytes of a result; 0: DefaultSpill
+	Executor    trigger.Executor // carries out what triggers ask of agents; nil: trigger.A2A over the host's network
 	GetTimeURL  string           // where children are told to read the clock
 	MaxSessions int              // 0: DefaultSessions
 	IdleSession time.Duration    // 0: DefaultIdle
@@ -89,6 +91,8 @@ type Gateway struct {
 	rules    access.Rules
 	clock    *clock.Clock
 	calls    *calllog.Log
+	triggers *trigger.Engine
+	dirty    chan struct{} // the state is to be kept
 	children []*backing
 	sessions *sessions
 	serial   chan struct{}   // holds one token when calls go one at a time; nil when they don't
@@ -118,7 +122,7 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	if err := check(&o); err != nil {
 		return nil, err
 	}
-	g := &Gateway{o: o, log: o.Log, clock: clock.New(o.Now), sessions: newSessions(o.MaxSessions, o.IdleSession, o.Now)}
+	g := &Gateway{o: o, log: o.Log, clock: clock.New(o.Now), sessions: newSessions(o.MaxSessions, o.IdleSession, o.Now), dirty: make(chan struct{}, 1)}
 	if o.Consistent {
 		g.serial = make(chan struct{}, 1)
 	}
@@ -127,20 +131,24 @@ func New(ctx context.Context, o Options) (*Gateway, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := g.load(); err != nil {
-		return nil, errors.Join(err, g.calls.Close())
-	}
 	g.ctx, g.stop = context.WithCancel(ctx)
 	for _, c := range o.Children {
 		g.children = append(g.children, g.back(c))
 	}
+	g.triggers = trigger.New(g.ctx, triggerHost{g}, o.Executor, g.clock, o.Log)
+	if err := g.load(); err != nil {
+		g.stop()
+		return nil, errors.Join(err, g.calls.Close())
+	}
 	g.rebuild()
+	g.triggers.Start()
 	for _, b := range g.children {
 		if b.mcp != nil {
 			b.mcp.Start(g.ctx)
 		}
 	}
 	g.wg.Go(func() { g.sessions.expire(g.ctx) })
+	g.wg.Go(g.keeper)
 	return g, nil
 }
 
@@ -150,6 +158,9 @@ func check(o *Options) error {
 	}
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Executor == nil {
+		o.Executor = trigger.A2A{}
 	}
 	if o.Name == "" {
 		o.Name = "env"
@@ -204,6 +215,7 @@ func (g *Gateway) back(c Child) *backing {
 func (g *Gateway) Close() error {
 	g.sessions.closeAll()
 	g.stop()
+	g.triggers.Close()
 	var wg sync.WaitGroup
 	for _, b := range g.children {
 		if b.mcp != nil {
@@ -343,7 +355,7 @@ func (g *Gateway) ClearTime() {
 
 func (g *Gateway) timeChanged() {
 	g.rebuild()
-	g.sessions.listChanged()
+	g.triggers.Kick()
 	g.keep()
 }
 

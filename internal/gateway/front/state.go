@@ -43,6 +43,11 @@ func (g *Gateway) load() error {
 		return fmt.Errorf("the gateway's state %s: %w", g.o.StateFile, err)
 	}
 	g.rules.Restore(s.Rules)
+	if s.Triggers != nil {
+		if err := g.triggers.Restore(s.Triggers); err != nil {
+			return fmt.Errorf("the gateway's state %s: %w", g.o.StateFile, err)
+		}
+	}
 	return nil
 }
 
@@ -59,7 +64,11 @@ func (g *Gateway) save() error {
 	}
 	g.saving.Lock()
 	defer g.saving.Unlock()
-	b, err := json.Marshal(saved{FormatVersion: savedVersion, Clock: g.clock.Save(), Rules: g.rules.State()})
+	triggers, err := g.triggers.Save()
+	if err != nil {
+		return err
+	}
+	b, err := json.Marshal(saved{savedVersion, g.clock.Save(), g.rules.State(), triggers})
 	if err != nil {
 		return fmt.Errorf("write the gateway's state: %w", err)
 	}
