@@ -45,6 +45,7 @@ var sameLevel = map[string][]string{
 	"artifactstore/removal": {"artifactstore"},
 	"model/modeltest":       {"model"},
 	"gateway/front":         {"gateway/child", "gateway/tools", "gateway/clock", "gateway/trigger", "gateway/proxy", "gateway/calllog"},
+	"gateway/trigger":       {"gateway/clock"}, // time triggers run by it
 	"agent/loop":            {"agent/a2a"},
 	"agent/cli":             {"agent/a2a"},
 	"plugin/pack":           {"plugin/git"},
