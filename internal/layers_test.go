@@ -28,7 +28,7 @@ var levels = []struct {
 	// Suites speak the interface that they test and are imported by tests alone.
 	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "store/*", "runlog/*", "sandbox/sandboxtest"}},
 	{6, []string{"exampleserver", "sandbox/*", "computer", "gateway/*", "agent/*", "plugin/*"}},
-	{7, []string{"deploy", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore"}},
+	{7, []string{"deploy", "envstore", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore"}},
 	{8, []string{"step/*", "run"}},
 	{9, []string{"eval", "bundlerun", "openenv", "console", "workspace"}},
 	{10, []string{"app"}},
@@ -41,6 +41,8 @@ var sameLevel = map[string][]string{
 	"task":          {"step"},
 	"bundle":        {"task", "step", "artifact", "env", "agent"},
 	"store/sqlite":  {"store/storetest", "runlog/runlogtest"},
+	// What a stored environment says is read here, and started there.
+	"deploy": {"envstore"},
 	// Deleting finds documents as the rest does.
 	"artifactstore/removal": {"artifactstore"},
 	"model/modeltest":       {"model"},

@@ -82,7 +82,7 @@ func NewFile(p Pin, b Bytes, description string) Document {
 		description = name
 	}
 	return Document{Pin: p, Type: File, Objects: []ref.Digest{b.Digest}, Fields: map[string]any{
-		"filename": name, "description": description, "content_type": contentType(name),
+		"filename": name, "description": description, "content_type": ContentType(name),
 		"digest": string(b.Digest), "size": b.Size, "mode": int64(b.Mode),
 	}}
 }

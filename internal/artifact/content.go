@@ -8,8 +8,8 @@ import (
 // TreeSuffix ends the name of a file that holds a tree of files, as `artifact tree pack` makes it: a zip that is loaded as the files in it.
 const TreeSuffix = ".tree.zip"
 
-// contentType is guessed from a name, the same on every machine.
-func contentType(name string) string {
+// ContentType is guessed from a name, the same on every machine.
+func ContentType(name string) string {
 	if strings.HasSuffix(strings.ToLower(name), TreeSuffix) {
 		return "application/vnd.agentenv.file-tree+zip"
 	}

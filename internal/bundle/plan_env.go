@@ -78,6 +78,7 @@ func (p *planner) env(e *Entry, w *Write) {
 		return
 	}
 	p.imageWrites(e, w)
+	p.processes(e)
 	w.Fields["environment_name"] = p.nameOf(e, provider)
 }
 
@@ -117,7 +118,7 @@ func (p *planner) nameOf(e *Entry, provider string) string {
 	return name
 }
 
-// cardNames are the names that the Python sources of an env's image declare: those beside or below its Dockerfile, or else all of them. It is
+// cardNames are the names that the Python and Go sources of an env's image declare: those beside or below its Dockerfile, or else all of them. It is
 // false when the image isn't built from the env's folder.
 func (b *Bundle) cardNames(e *Entry) (names []string, built bool) {
 	if len(e.images) == 0 || e.images[0].ref != "" {
@@ -127,14 +128,15 @@ func (b *Bundle) cardNames(e *Entry) (names []string, built bool) {
 	under := path.Dir(e.images[0].dockerfile)
 	read := func(below bool) {
 		for _, f := range list {
-			if path.Ext(f.name) != ".py" || below && under != "." && !strings.HasPrefix(f.rel, under+"/") {
+			namesOf := namesIn(f.name)
+			if namesOf == nil || below && under != "." && !strings.HasPrefix(f.rel, under+"/") {
 				continue
 			}
 			src, err := b.tree.read(f.path)
 			if err != nil {
 				continue
 			}
-			for _, n := range env.CardNames(string(src)) {
+			for _, n := range namesOf(string(src)) {
 				if !slices.Contains(names, n) {
 					names = append(names, n)
 				}
@@ -146,6 +148,18 @@ func (b *Bundle) cardNames(e *Entry) (names []string, built bool) {
 		read(false)
 	}
 	return names, true
+}
+
+// namesIn is how names are found in a source file; nil for files that declare none.
+func namesIn(file string) func(src string) []string {
+	switch {
+	case path.Ext(file) == ".py":
+		return env.CardNames
+	case path.Ext(file) == ".go" && !strings.HasSuffix(file, "_test.go"):
+		return env.GoNames
+	default:
+		return nil
+	}
 }
 
 // containers checks that the envs of a multi don't share a container's name.

@@ -15,6 +15,18 @@ import (
 // folder see just another file.
 const ProcessFile = "process.toml"
 
+// MaxProcess is the largest process.toml in bytes.
+const MaxProcess = 1 << 20
+
+// ProcessFileOf is the name of the process file for an image key: "process.toml" for an environment's one server, "process.backend.toml" and
+// "process.frontend.toml" for the sides of a website, whose Dockerfiles are called likewise.
+func ProcessFileOf(key string) string {
+	if side, ok := strings.CutSuffix(key, "_image"); ok {
+		return "process." + side + ".toml"
+	}
+	return ProcessFile
+}
+
 // DefaultPort is where a server listens unless its process.toml says otherwise.
 const DefaultPort = 18765
 
