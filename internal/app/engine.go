@@ -7,6 +7,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/step"
@@ -24,8 +25,9 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 		if err != nil {
 			return nil, err
 		}
+		envs := deploy.NewEnvs(w.deploy, s, deploy.EnvOptions{})
 		return &bundlerun.Engine{
-			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy, data.NewDownloads(a.Config().PrivateDownloads())), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
+			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy, envs, data.NewDownloads(a.Config().PrivateDownloads())), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},

@@ -13,19 +13,23 @@ import (
 )
 
 // executors are what does the work of each step type. A type that has none here is refused before anything runs.
-func executors(s store.Store, d *deploy.Deployments, web *data.Downloads) *catalog.Set[step.Executor] {
+func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.Downloads) *catalog.Set[step.Executor] {
 	set := catalog.New[step.Executor]("executor")
-	for name, e := range map[string]step.Executor{
-		"aggregate_verifiers": verify.NewAggregateVerifiers(),
-		"collect_artifacts":   data.NewCollectArtifacts(s, d),
-		"deploy_sandbox":      world.NewDeploySandbox(d),
-		"load_artifact":       data.NewLoadArtifact(s, d, web),
-		"review":              control.NewReview(),
-		"run_code":            act.NewRunCode(s, d),
-		"teardown_sandboxes":  world.NewTeardownSandboxes(d),
-		"verify_sandbox":      verify.NewVerifySandbox(d),
+	for name, x := range map[string]step.Executor{
+		"aggregate_verifiers":  verify.NewAggregateVerifiers(),
+		"collect_artifacts":    data.NewCollectArtifacts(s, d),
+		"deploy_env":           world.NewDeployEnv(s, e),
+		"deploy_sandbox":       world.NewDeploySandbox(d),
+		"env_outcome_verifier": verify.NewEnvOutcomeVerifier(s, d, e),
+		"load_artifact":        data.NewLoadArtifact(s, d, e, web),
+		"reset_env":            world.NewResetEnv(e),
+		"review":               control.NewReview(),
+		"run_code":             act.NewRunCode(s, d),
+		"snapshot_env":         data.NewSnapshotEnv(s, e),
+		"teardown_sandboxes":   world.NewTeardownSandboxes(d, e),
+		"verify_sandbox":       verify.NewVerifySandbox(d),
 	} {
-		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, e)
+		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
 	}
 	return set
 }

@@ -119,6 +119,7 @@ type Request struct {
 	Attempt   int
 	Name      string
 	Type      string // providers to try, comma-separated; "" is the default chain
+	Provider  string // the one provider to use, whatever the chain; "" for the chain
 	Spec      sandbox.Spec
 }
 
@@ -132,7 +133,11 @@ func (d *Deployments) Create(ctx context.Context, r Request) (sandbox.Info, erro
 	spec := r.Spec
 	spec.Run, spec.Name, spec.Tied, spec.Isolation = r.Run, r.Name, !policy.Keep, policy.Isolation
 	spec.Key = fmt.Sprintf("%s/%s/%d/%s", r.Run, r.Step, r.Attempt, r.Name)
-	info, prov, err := d.make(ctx, d.Chain(policy.Chain, r.Type), spec)
+	chain := d.Chain(policy.Chain, r.Type)
+	if r.Provider != "" {
+		chain = []string{r.Provider}
+	}
+	info, prov, err := d.make(ctx, chain, spec)
 	if err == nil {
 		err = d.made(ctx, r, policy, info, prov)
 	} else {

@@ -98,3 +98,8 @@ type address struct{ network, addr string }
 
 func (a address) Network() string { return a.network }
 func (a address) String() string  { return a.addr }
+
+// Listen opens an address in the program's box, as Box.Listen does. The program closes it.
+func (p *Proc) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
+	return (&handle{m: p.Machine}).Listen(ctx, network, addr)
+}

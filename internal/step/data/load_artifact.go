@@ -13,8 +13,10 @@ import (
 	"path"
 
 	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/step"
@@ -36,16 +38,22 @@ type Store interface {
 	store.Objects
 }
 
-// LoadArtifact copies artifacts that hold files, what an earlier step collected, and downloads into a sandbox.
+// Environments is what the executors need of deployed environments.
+type Environments interface {
+	Env(run, id, step string) (*deploy.Env, error)
+}
+
+// LoadArtifact copies artifacts that hold files, what an earlier step collected, and downloads into a sandbox, and data of environments into them.
 type LoadArtifact struct {
 	store Store
 	boxes step.Boxes
+	envs  Environments
 	web   *Downloads
 }
 
 // NewLoadArtifact makes the executor.
-func NewLoadArtifact(s Store, b step.Boxes, web *Downloads) *LoadArtifact {
-	return &LoadArtifact{s, b, web}
+func NewLoadArtifact(s Store, b step.Boxes, e Environments, web *Downloads) *LoadArtifact {
+	return &LoadArtifact{s, b, e, web}
 }
 
 var _ step.Preflighter = (*LoadArtifact)(nil)
@@ -56,10 +64,14 @@ func (e *LoadArtifact) Preflight(ctx context.Context, d doc.Node, p step.Plan) d
 	refuse := func(field, code, summary, fix string) {
 		l.Add(diag.Problem{Pos: d.Get(field).Pos(), Where: field, Code: code, Summary: summary, Fix: fix})
 	}
-	for _, f := range []string{"env_id", "agent_name", "container_name"} {
+	for _, f := range []string{"agent_name", "container_name"} {
 		if !d.Get(f).IsNull() {
-			refuse(f, "data.target", "only sandboxes can be loaded into by this version of agent-env", "name the target in sandbox_name")
+			refuse(f, "data.target", "only environments and sandboxes can be loaded into by this version of agent-env", "name the target in env_id or sandbox_name")
 		}
+	}
+	fits, target, fix := artifact.HoldsFiles, "a sandbox", []any{artifact.File, artifact.FileUniverse}
+	if !d.Get("env_id").IsNull() {
+		fits, target, fix = envstore.HoldsData, "an environment", []any{artifact.Environment, artifact.EnvironmentUniverse}
 	}
 	for i, n := range d.Get("urls").Items() {
 		u, err := url.Parse(address(n))
@@ -77,11 +89,11 @@ func (e *LoadArtifact) Preflight(ctx context.Context, d doc.Node, p step.Plan) d
 	}
 	for _, s := range sources(d) {
 		typ := p.Type(ctx, ref.Artifact, s.id, s.version)
-		if typ != "" && !artifact.HoldsFiles(typ) {
+		if typ != "" && !fits(typ) {
 			l.Add(diag.Problem{
 				Pos: s.at.Pos(), Where: s.field, Code: "data.type",
-				Summary: fmt.Sprintf("%s is of type %s, which can't be loaded into a sandbox", diag.Repr(s.id), typ),
-				Fix:     fmt.Sprintf("load an artifact of type %s or %s", artifact.File, artifact.FileUniverse),
+				Summary: fmt.Sprintf("%s is of type %s, which can't be loaded into %s", diag.Repr(s.id), typ, target),
+				Fix:     fmt.Sprintf("load an artifact of type %s or %s", fix...),
 			})
 		}
 	}
@@ -142,6 +154,9 @@ type cargo struct {
 
 // Run copies the files of every source, as one stream, and records what it copied.
 func (e *LoadArtifact) Run(ctx context.Context, c *step.Call) error {
+	if id := c.Doc.Get("env_id").Text(); id != "" {
+		return e.environment(ctx, c, id)
+	}
 	name := c.Doc.Get("sandbox_name").Text()
 	l := &cargo{to: destination(c.Doc), names: claims{files: map[string]string{}, folders: map[string]string{}}}
 	defer func() {

@@ -36,7 +36,7 @@ func rig(t *testing.T) *steptest.Rig {
 
 func TestLoadArtifact(t *testing.T) {
 	r := rig(t)
-	e := NewLoadArtifact(r.Store, r.Deploy, NewDownloads(false))
+	e := NewLoadArtifact(r.Store, r.Deploy, nil, NewDownloads(false))
 	r.Must(e, load(`"artifact_id": "@local/b/one", "destination_path": "/app/greeting/"`))
 	r.Must(e, load(`"artifacts": [{"id": "@local/b/many", "version": 1}, {"id": "@local/b/none"}]`))
 	files := r.Fake.Machines()[0].Files
@@ -68,7 +68,7 @@ func TestLoadArtifactFailures(t *testing.T) {
 	r := rig(t)
 	r.PutFile("@local/b/clash", steptest.File{Path: "a", Text: "x"})
 	r.PutFile("@local/b/same", steptest.File{Path: "hello.txt", Text: "x"})
-	e := NewLoadArtifact(r.Store, r.Deploy, NewDownloads(false))
+	e := NewLoadArtifact(r.Store, r.Deploy, nil, NewDownloads(false))
 	for text, want := range map[string]string{
 		`"artifact_id": "@local/b/nosuch"`:                                       "NotFoundError: artifact @local/b/nosuch: not in the store",
 		`"artifact_id": "@local/b/one", "artifact_version": 7`:                   "NotFoundError: artifact @local/b/one version 7: not in the store",
@@ -118,7 +118,7 @@ func (f flipped) Read(p []byte) (int, error) {
 
 func TestDamagedBytesAreTheStoresFault(t *testing.T) {
 	r := rig(t)
-	err := r.Do(NewLoadArtifact(damaged{r.Store}, r.Deploy, NewDownloads(false)), load(`"artifact_id": "@local/b/one"`))
+	err := r.Do(NewLoadArtifact(damaged{r.Store}, r.Deploy, nil, NewDownloads(false)), load(`"artifact_id": "@local/b/one"`))
 	if got := steptest.ErrorType(err); got != "infra: StoreError" || !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("%s %v", got, err)
 	}
@@ -126,14 +126,15 @@ func TestDamagedBytesAreTheStoresFault(t *testing.T) {
 
 func TestLoadArtifactPreflight(t *testing.T) {
 	r := rig(t)
-	e := NewLoadArtifact(r.Store, r.Deploy, NewDownloads(false))
+	e := NewLoadArtifact(r.Store, r.Deploy, nil, NewDownloads(false))
 	for text, want := range map[string]string{
-		load(`"artifact_id": "@local/b/one"`):                                                  "",
-		load(`"artifact_id": "@local/b/unknown"`):                                              "",
-		load(`"artifacts": [{"id": "@local/b/one"}, {"id": "@local/b/skill"}]`):                "artifacts[1].id: '@local/b/skill' is of type skill, which can't be loaded into a sandbox; load an artifact of type file or file_artifact_universe",
-		load(`"artifact_id": "@local/b/one", "urls": [], "collected_artifacts_step_id": null`): "",
-		load(`"urls": ["http://x/y"]`):                                                         "",
-		`{"id": "l", "type": "load_artifact", "env_id": "e", "artifact_id": "a"}`:              "env_id: only sandboxes can be loaded into by this version of agent-env; name the target in sandbox_name",
+		load(`"artifact_id": "@local/b/one"`):                                                    "",
+		load(`"artifact_id": "@local/b/unknown"`):                                                "",
+		load(`"artifacts": [{"id": "@local/b/one"}, {"id": "@local/b/skill"}]`):                  "artifacts[1].id: '@local/b/skill' is of type skill, which can't be loaded into a sandbox; load an artifact of type file or file_artifact_universe",
+		load(`"artifact_id": "@local/b/one", "urls": [], "collected_artifacts_step_id": null`):   "",
+		load(`"urls": ["http://x/y"]`):                                                           "",
+		`{"id": "l", "type": "load_artifact", "env_id": "e", "artifact_id": "@local/b/one"}`:     "artifact_id: '@local/b/one' is of type file, which can't be loaded into an environment; load an artifact of type environment or environment_universe",
+		`{"id": "l", "type": "load_artifact", "agent_name": "a", "artifact_id": "@local/b/one"}`: "agent_name: only environments and sandboxes can be loaded into by this version of agent-env; name the target in env_id or sandbox_name",
 	} {
 		if got := steptest.Texts(e.Preflight(t.Context(), r.Doc(text), step.Plan{Type: r.Types})); got != want {
 			t.Errorf("%s:\n got %s\nwant %s", text, got, want)

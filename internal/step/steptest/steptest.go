@@ -36,6 +36,7 @@ type Rig struct {
 	Store   *mem.Store
 	Fake    *fake.Provider // nil with a provider of the test's own
 	Deploy  *deploy.Deployments
+	Envs    *deploy.Envs
 	Kinds   *catalog.Set[*step.Kind]
 	History step.History
 
@@ -59,6 +60,7 @@ func With(t *testing.T, p sandbox.Provider) *Rig {
 	set := catalog.New[sandbox.Provider]("sandbox type")
 	set.Add("local", catalog.Origin{Kind: catalog.Builtin}, p)
 	r.Deploy = deploy.New(set, []string{"local"}, slog.New(slog.DiscardHandler))
+	r.Envs = deploy.NewEnvs(r.Deploy, r.Store, deploy.EnvOptions{})
 	t.Cleanup(func() {
 		if _, err := r.Deploy.Down(context.WithoutCancel(t.Context()), Run); err != nil {
 			t.Error(err)

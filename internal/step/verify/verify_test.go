@@ -12,12 +12,16 @@ import (
 	"go.uber.org/goleak"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/sandbox/fake"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/steptest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	pid1.Dispatch()
+	goleak.VerifyTestMain(m)
+}
 
 // bash is a shell that knows a few command lines.
 func bash(ctx context.Context, p *fake.Proc) guest.Exit {

@@ -15,30 +15,48 @@ import (
 const TornDownPath = "metadata/torn_down_sandbox_ids"
 
 // TeardownSandboxes removes sandboxes before the run's end. It does what it can and never fails for what it can't.
-type TeardownSandboxes struct{ boxes Sandboxes }
+type TeardownSandboxes struct {
+	boxes Sandboxes
+	envs  Environments
+}
 
 // NewTeardownSandboxes makes the executor.
-func NewTeardownSandboxes(b Sandboxes) *TeardownSandboxes { return &TeardownSandboxes{b} }
+func NewTeardownSandboxes(b Sandboxes, e Environments) *TeardownSandboxes {
+	return &TeardownSandboxes{b, e}
+}
 
 var _ step.Preflighter = (*TeardownSandboxes)(nil)
 
 // Preflight refuses targets that can't exist yet.
 func (e *TeardownSandboxes) Preflight(_ context.Context, d doc.Node, _ step.Plan) diag.List {
 	var l diag.List
-	for _, f := range []string{"agent_names", "env_ids"} {
-		if n := d.Get(f); n.Len() > 0 {
-			l.Add(diag.Problem{
-				Pos: n.Pos(), Where: f, Code: "world.target",
-				Summary: "environments and agents can't be deployed by this version of agent-env", Fix: "name sandboxes, in sandbox_names",
-			})
-		}
+	if n := d.Get("agent_names"); n.Len() > 0 {
+		l.Add(diag.Problem{
+			Pos: n.Pos(), Where: "agent_names", Code: "world.target",
+			Summary: "agents can't be deployed by this version of agent-env", Fix: "name environments and sandboxes, in env_ids and sandbox_names",
+		})
 	}
 	return l
 }
 
-// Run removes the named sandboxes, in the order named.
+// Run removes the named environments and sandboxes, in the order named.
 func (e *TeardownSandboxes) Run(ctx context.Context, c *step.Call) error {
 	var done []string
+	for _, n := range c.Doc.Get("env_ids").Items() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		ids, err := e.envs.Remove(ctx, c.Run, n.Text(), "")
+		done = append(done, ids...)
+		switch {
+		case errors.Is(err, deploy.ErrNoEnv):
+			c.Log.Warn("not deployed in this run", "env", n.Text())
+		case err != nil:
+			c.Log.Warn("could not be removed; the run's end tries again", "env", n.Text(), "error", err)
+		default:
+			c.Log.Info("removed", "env", n.Text(), "sandboxes", len(ids))
+		}
+	}
 	for _, n := range c.Doc.Get("sandbox_names").Items() {
 		if err := ctx.Err(); err != nil {
 			return err

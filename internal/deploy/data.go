@@ -1,0 +1,319 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/sdk/wire"
+)
+
+const (
+	// dataFolder is where data is staged in a server's box.
+	dataFolder = "/data"
+	// resetLimit bounds one data/reset.
+	resetLimit = 30 * time.Second
+)
+
+// loadLimit is how long a server may take to load so many bytes: 15 minutes and 20 for each GB, an hour at most.
+func loadLimit(size int64) time.Duration {
+	return min(time.Hour, 15*time.Minute+time.Duration(float64(size)/1e9*float64(20*time.Minute)))
+}
+
+// NoServerError is data for an environment that a deployment has no server of.
+type NoServerError struct {
+	What string   // "artifact '…'"
+	Name string   // the environment's name
+	Has  []string // names that the deployment has
+}
+
+func (e *NoServerError) Error() string {
+	return fmt.Sprintf("%s holds data for %s, and the environment has no server of that name; it has %s", e.What, diag.Repr(e.Name), quoted(e.Has))
+}
+
+func quoted(names []string) string {
+	out := make([]string, len(names))
+	for i, n := range names {
+		out[i] = diag.Repr(n)
+	}
+	return strings.Join(out, ", ")
+}
+
+// Loaded is what Load did.
+type Loaded struct {
+	Names   []string // environments that have the data now, in the artifact's order
+	Skipped []string // environments of a universe that the deployment has no server for
+}
+
+// Load gives each server its environment's data: what it held is reset and the new data added, environments side by side. An environment whose add fails is
+// reset once more, so that it never keeps half of the data; the error says so and names each that failed. Of a universe, environments that have no
+// server here are skipped; *NoServerError when nothing is left, or for an artifact of one environment that has none.
+func (v *Env) Load(ctx context.Context, objects store.Objects, d envstore.Data) (Loaded, error) {
+	has := v.Names()
+	var todo []envstore.Payload
+	var out Loaded
+	for _, p := range d.Payloads {
+		if slices.Contains(has, p.Environment) {
+			todo = append(todo, p)
+			continue
+		}
+		out.Skipped = append(out.Skipped, p.Environment)
+	}
+	if len(todo) == 0 {
+		err := &NoServerError{What: "artifact " + diag.Repr(d.Artifact.ID), Has: has}
+		if len(d.Payloads) > 0 {
+			err.Name = d.Payloads[0].Environment
+		}
+		return out, err
+	}
+	errs := make([]error, len(todo))
+	limit := make(chan struct{}, 2*runtime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i, p := range todo {
+		wg.Go(func() {
+			limit <- struct{}{}
+			defer func() { <-limit }()
+			if errs[i] = v.load(ctx, objects, p); errs[i] != nil {
+				errs[i] = fmt.Errorf("load %s into %s: %w", diag.Repr(p.File.Path), diag.Repr(p.Environment), errs[i])
+			}
+		})
+	}
+	wg.Wait()
+	for i, p := range todo {
+		if errs[i] == nil {
+			out.Names = append(out.Names, p.Environment)
+		}
+	}
+	return out, errors.Join(errs...)
+}
+
+// load stages a file in the server's box, resets the server and adds the file.
+func (v *Env) load(ctx context.Context, objects store.Objects, p envstore.Payload) error {
+	s := v.server(p.Environment)
+	file := path.Base(p.File.Path)
+	err := guest.Put(ctx, s.box, dataFolder, []guest.PutFile{{Path: file, Mode: 0o644, Size: p.File.Size, Open: func() (io.ReadCloser, error) {
+		r, _, err := store.OpenVerified(ctx, objects, p.File.Digest)
+		return r, err
+	}}})
+	if err != nil {
+		return fmt.Errorf("stage it: %w", err)
+	}
+	if err := v.Reset(ctx, p.Environment); err != nil {
+		return err
+	}
+	uri := url.URL{Scheme: "file", Path: path.Join(dataFolder, file)}
+	params, err := json.Marshal(map[string]any{"parts": []wire.Part{wire.URIPart(uri.String(), p.Media, file)}})
+	if err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, loadLimit(p.File.Size), fmt.Errorf("the server took more than %s", loadLimit(p.File.Size)))
+	defer cancel()
+	if _, err := v.Gateway.Data(limited, p.Environment, wire.Add, params); err != nil {
+		return fmt.Errorf("%s failed: %w; %s", wire.Add, caused(limited, err), v.afterwards(ctx, p.Environment))
+	}
+	return nil
+}
+
+// afterwards resets an environment whose add failed and says what became of it. It works under a cancelled ctx too.
+func (v *Env) afterwards(ctx context.Context, name string) string {
+	if err := v.Reset(context.WithoutCancel(ctx), name); err != nil {
+		return "it could not be reset after that, so it may hold part of the data: " + err.Error()
+	}
+	return "it was reset, so it holds none of the data"
+}
+
+// caused is the cause of a context's end in place of an error that tells of the end alone.
+func caused(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}
+
+// Reset empties environments: those named, or all.
+func (v *Env) Reset(ctx context.Context, names ...string) error {
+	if len(names) == 0 {
+		names = v.Names()
+	}
+	errs := make([]error, len(names))
+	var wg sync.WaitGroup
+	for i, name := range names {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeoutCause(ctx, resetLimit, fmt.Errorf("the server took more than %s", resetLimit))
+			defer cancel()
+			if _, err := v.Gateway.Data(ctx, name, wire.Reset, json.RawMessage("{}")); err != nil {
+				errs[i] = fmt.Errorf("%s of %s failed: %w", wire.Reset, diag.Repr(name), caused(ctx, err))
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// server is the one that has the data of an environment; nil for a name that Names lacks.
+func (v *Env) server(name string) *Server {
+	for _, s := range v.Servers {
+		if s.Name == name && s.backend() {
+			return s
+		}
+	}
+	return nil
+}
+
+// Export is one environment's data, from the server.
+type Export struct {
+	Environment string
+	File        string // a name for it
+	io.ReadCloser
+}
+
+// Get asks one environment for its data. The caller closes the Export, which reads it as it comes: within ctx.
+func (v *Env) Get(ctx context.Context, name string) (Export, error) {
+	raw, err := v.Gateway.Data(ctx, name, wire.Get, json.RawMessage("{}"))
+	if err != nil {
+		return Export{}, fmt.Errorf("%s of %s failed: %w", wire.Get, diag.Repr(name), caused(ctx, err))
+	}
+	var answer struct {
+		Parts []wire.Part `json:"parts"`
+	}
+	if err := json.Unmarshal(raw, &answer); err != nil {
+		return Export{}, fmt.Errorf("%s of %s: the answer can't be read: %w", wire.Get, diag.Repr(name), err)
+	}
+	if len(answer.Parts) == 0 {
+		return Export{}, fmt.Errorf("%s of %s: the answer holds no part", wire.Get, diag.Repr(name))
+	}
+	x, err := v.open(ctx, v.server(name), answer.Parts[0])
+	if err != nil {
+		return Export{}, fmt.Errorf("%s of %s: %w", wire.Get, diag.Repr(name), err)
+	}
+	x.Environment = name
+	return x, nil
+}
+
+// open reads what a part holds or names.
+func (v *Env) open(ctx context.Context, s *Server, p wire.Part) (Export, error) {
+	bytesOf := func(name, text string) (Export, error) {
+		return Export{File: name, ReadCloser: io.NopCloser(strings.NewReader(text))}, nil
+	}
+	switch {
+	case p.Kind == wire.KindData:
+		return bytesOf("data.json", string(p.Data))
+	case p.Kind == wire.KindText:
+		return bytesOf("data.txt", p.Text)
+	case p.Kind != wire.KindFile || p.File == nil:
+		return Export{}, fmt.Errorf("a part of kind %s can't be stored", diag.Repr(p.Kind))
+	case p.File.Inline():
+		b, err := p.File.Content()
+		if err != nil {
+			return Export{}, err
+		}
+		return bytesOf(exportName(p.File.Name), string(b))
+	}
+	u, err := url.Parse(p.File.URI)
+	if err != nil {
+		return Export{}, errors.New("the part's uri is none")
+	}
+	name := p.File.Name
+	if name == "" {
+		name = path.Base(u.Path)
+	}
+	switch {
+	case u.Scheme == "file" && (u.Host == "" || u.Host == "localhost"):
+		b, err := s.box.ReadFile(ctx, path.Clean("/"+u.Path), maxFileExport)
+		if err != nil {
+			return Export{}, fmt.Errorf("read what it names in its sandbox: %w", err)
+		}
+		return bytesOf(exportName(name), string(b))
+	case u.Scheme == "" && u.Host == "":
+		return fetch(ctx, s, u, exportName(name))
+	default:
+		return Export{}, fmt.Errorf("the part's uri is a %s address, which is not fetched; a server answers with data, bytes, or a path of its own", diag.Repr(u.Scheme))
+	}
+}
+
+// maxFileExport bounds an export that a server left as a file of its box.
+const maxFileExport = 1 << 30
+
+// fetch streams a path of the server's own.
+func fetch(ctx context.Context, s *Server, u *url.URL, name string) (Export, error) {
+	at := url.URL{Scheme: "http", Host: s.address(), Path: path.Join("/", u.Path), RawQuery: u.RawQuery}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return Export{}, err
+	}
+	t := s.transport()
+	t.DisableKeepAlives = true
+	resp, err := t.RoundTrip(req)
+	if err != nil {
+		return Export{}, fmt.Errorf("fetch what it names: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return Export{}, fmt.Errorf("fetch what it names: status %d", resp.StatusCode)
+	}
+	return Export{File: name, ReadCloser: resp.Body}, nil
+}
+
+// exportName is a plain file name for an export: what the server calls it, or data.zip as callers of old servers expect.
+func exportName(name string) string {
+	name = path.Base(strings.ReplaceAll(name, "\\", "/"))
+	if name == "." || name == "/" || name == ".." || strings.ContainsRune(name, 0) || len(name) > 200 {
+		return "data.zip"
+	}
+	return name
+}
+
+// ErrExport: an environment could not be asked for its data, or answered none that can be stored.
+var ErrExport = errors.New("export failed")
+
+const (
+	// exportsAtOnce is how many environments are asked for their data at a time.
+	exportsAtOnce = 3
+	// exportLimit bounds an export that nobody bounds.
+	exportLimit = 10 * time.Minute
+)
+
+// Snapshot stores the data of every environment as the next version of a universe. limit bounds each export, 0 is ten minutes. Nothing is stored when
+// one fails: the error is ErrExport then.
+func (v *Env) Snapshot(ctx context.Context, s store.Store, id string, limit time.Duration) (envstore.Pin, error) {
+	names := v.Names()
+	if err := envstore.CheckSnapshotNames(names); err != nil {
+		return envstore.Pin{}, fmt.Errorf("%w: %w", ErrExport, err)
+	}
+	if limit <= 0 {
+		limit = exportLimit
+	}
+	return envstore.PutSnapshot(ctx, s, id, func(ctx context.Context, put func(envstore.Piece) error) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.SetLimit(exportsAtOnce)
+		for _, name := range names {
+			g.Go(func() error {
+				ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the server took more than %s", limit))
+				defer cancel()
+				x, err := v.Get(ctx, name)
+				if err != nil {
+					return fmt.Errorf("%w: %w", ErrExport, err)
+				}
+				defer x.Close()
+				return put(envstore.Piece{Folder: name, File: x.File, Reader: x})
+			})
+		}
+		return g.Wait()
+	})
+}
