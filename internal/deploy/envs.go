@@ -62,6 +62,8 @@ type EnvRequest struct {
 	Labels     map[string]string
 	// CallLog is the path of the gateway's log of calls; "" for none.
 	CallLog string
+	// StateFile is the path of what outlives the gateway, its rules and clock; "": nothing does.
+	StateFile string
 	// Wait is how long the servers have to answer; 0 is startLimit.
 	Wait time.Duration
 }
@@ -155,6 +157,9 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 	}
 	if err := out.await(ctx, r.Wait); err != nil {
 		return nil, err
+	}
+	for _, s := range out.Servers {
+		s.keepUp(ctx, func(why error) { e.log.Warn("a server died and is started again", "env", out.ID, "server", s.Name, "error", why) })
 	}
 	// Undone before the boxes, which were entered before.
 	if err := e.boxes.Defer(r.Run, r.Step, "environment "+diag.Repr(out.ID), func(context.Context) error { return e.close(out) }); err != nil {

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,26 +178,39 @@ func (s *Server) transport() *http.Transport {
 	}
 }
 
-// front makes the gateway in front of the servers.
+// front makes the gateway in front of the servers. It outlives ctx: closing the environment ends it.
 func (e *Envs) front(ctx context.Context, r EnvRequest, v *Env) (*front.Gateway, error) {
-	o := front.Options{Name: r.Env.Name, Consistent: r.Consistent, Log: e.log, CallLog: r.CallLog}
+	o := front.Options{Name: r.Env.Name, Consistent: r.Consistent, Log: e.log, CallLog: r.CallLog, StateFile: r.StateFile}
 	if o.Name == "" {
-		o.Name = fileName(strings.TrimPrefix(v.ID[strings.LastIndexByte(v.ID, '/')+1:], "@"))
+		o.Name = fileName(path.Base(v.ID))
 	}
 	for _, s := range v.Servers {
 		if !s.backend() {
 			continue
 		}
-		o.Children = append(o.Children, front.Child{
+		c := front.Child{
 			Name: s.Name, URL: "http://" + s.address(), Transport: s.transport(), Website: s.Website,
 			Restart: func(ctx context.Context) error {
-				e.log.Warn("server is started again", "env", v.ID, "server", s.Name)
 				if err := s.restart(ctx); err != nil {
 					return fmt.Errorf("start %s again: %w", diag.Repr(s.Name), err)
 				}
 				return nil
 			},
-		})
+		}
+		if f := v.frontend(s); f != nil {
+			c.Frontend, c.FrontendTransport = "http://"+f.address(), f.transport()
+		}
+		o.Children = append(o.Children, c)
 	}
-	return front.New(ctx, o)
+	return front.New(context.WithoutCancel(ctx), o)
+}
+
+// frontend is the other side of a website's backend; nil for a server.
+func (v *Env) frontend(backend *Server) *Server {
+	for _, s := range v.Servers {
+		if s.Website && backend.Website && s.Name == backend.Name && !s.backend() {
+			return s
+		}
+	}
+	return nil
 }

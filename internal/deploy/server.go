@@ -30,12 +30,15 @@ type server struct {
 	cancel  context.CancelFunc // of the process that runs; nil when none does
 	ended   chan struct{}      // closed when that process has ended
 	why     error              // how the last one ended; nil before
+	began   time.Time
 	stopped bool
+	over    chan struct{} // closed by stop
+	watcher sync.WaitGroup
 }
 
 // newServer answers a server that isn't started.
 func newServer(name string, box guest.Box, cmd guest.Command) *server {
-	return &server{name: name, box: box, cmd: cmd}
+	return &server{name: name, box: box, cmd: cmd, over: make(chan struct{})}
 }
 
 // start begins the program. It answers at once: whether the program serves is for its card to tell. The program outlives ctx; stop ends it.
@@ -50,7 +53,7 @@ func (s *server) start(ctx context.Context) error {
 	}
 	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	ended := make(chan struct{})
-	s.cancel, s.ended, s.why = cancel, ended, nil
+	s.cancel, s.ended, s.why, s.began = cancel, ended, nil, time.Now()
 	go func() {
 		defer close(ended)
 		// What a pipe of Output keeps is not looked at: the tail sees both streams in the order they came.
@@ -97,26 +100,82 @@ func (s *server) dead() <-chan struct{} {
 	return s.ended
 }
 
-// restart ends the program if it still runs, which nobody hears from then, and starts it again.
+// Pauses between the starts of a program that dies again and again, and how long one has to live to count as sound.
+const (
+	firstPause = time.Second
+	maxPause   = 30 * time.Second
+	soundAfter = time.Minute
+)
+
+// keepUp starts the program again whenever it dies, at once the first time, until stop. Call it once, when the server has answered.
+func (s *server) keepUp(ctx context.Context, died func(why error)) {
+	ctx = context.WithoutCancel(ctx)
+	s.watcher.Go(func() {
+		var pause time.Duration
+		for {
+			select {
+			case <-s.dead():
+			case <-s.over:
+				return
+			}
+			s.mu.Lock()
+			why, lived := s.why, time.Since(s.began)
+			s.mu.Unlock()
+			died(why)
+			if lived >= soundAfter {
+				pause = 0
+			}
+			if !s.sleep(pause) || s.start(ctx) != nil {
+				return
+			}
+			pause = min(max(2*pause, firstPause), maxPause)
+		}
+	})
+}
+
+// sleep is false when stop came first.
+func (s *server) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-s.over:
+		return false
+	}
+}
+
+// startGrace is how long a program that was just started is left alone although it does not answer yet.
+const startGrace = 30 * time.Second
+
+// restart ends a program that runs and does not answer, so that keepUp starts it again. One that was started a moment ago is left alone, and so is a dead one.
 func (s *server) restart(ctx context.Context) error {
 	s.mu.Lock()
-	cancel, ended := s.cancel, s.ended
+	cancel, ended, young := s.cancel, s.ended, time.Since(s.began) < startGrace
 	s.mu.Unlock()
-	if cancel != nil {
-		cancel()
-		select {
-		case <-ended:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	if cancel == nil || young {
+		return nil
 	}
-	return s.start(ctx)
+	cancel()
+	select {
+	case <-ended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // stop ends the program for good and waits for it, at most for stopGrace: the end of its box is its own in any case.
 func (s *server) stop() {
 	s.mu.Lock()
+	again := s.stopped
 	s.stopped = true
+	s.mu.Unlock()
+	if !again {
+		close(s.over)
+	}
+	s.watcher.Wait()
+	s.mu.Lock()
 	cancel, ended := s.cancel, s.ended
 	s.mu.Unlock()
 	if cancel == nil {

@@ -116,7 +116,35 @@ func (s *EnvServer) handler(name string, m *fake.Machine) http.Handler {
 		}
 		_ = json.NewEncoder(w).Encode(resp)
 	})
+	mux.HandleFunc("POST "+wire.MCPPath, serveMCP)
+	mux.HandleFunc("DELETE "+wire.MCPPath, func(http.ResponseWriter, *http.Request) {})
 	return mux
+}
+
+// serveMCP is an MCP endpoint without tools.
+func serveMCP(w http.ResponseWriter, r *http.Request) {
+	var m struct {
+		ID     json.RawMessage
+		Method string
+		Params struct{ ProtocolVersion string }
+	}
+	if err := json.NewDecoder(r.Body).Decode(&m); err != nil || m.ID == nil {
+		w.WriteHeader(http.StatusAccepted)
+		return
+	}
+	result := map[string]any{}
+	switch m.Method {
+	case "initialize":
+		w.Header().Set(wire.SessionHeader, "s1")
+		result = map[string]any{
+			"protocolVersion": m.Params.ProtocolVersion, "capabilities": map[string]any{"tools": map[string]any{}},
+			"serverInfo": map[string]any{"name": "fake", "version": "1"},
+		}
+	case "tools/list":
+		result["tools"] = []any{}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"jsonrpc": "2.0", "id": m.ID, "result": result})
 }
 
 func (s *EnvServer) serve(name string, m *fake.Machine, req wire.Request) (json.RawMessage, error) {
