@@ -159,7 +159,9 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 		return nil, err
 	}
 	for _, s := range out.Servers {
-		s.keepUp(ctx, func(why error) { e.log.Warn("a server died and is started again", "env", out.ID, "server", s.Name, "error", why) })
+		s.keepUp(ctx, func(why error) {
+			e.log.Warn("a server died and is started again", "env", out.ID, "server", s.Name, "error", why)
+		})
 	}
 	// Undone before the boxes, which were entered before.
 	if err := e.boxes.Defer(r.Run, r.Step, "environment "+diag.Repr(out.ID), func(context.Context) error { return e.close(out) }); err != nil {
