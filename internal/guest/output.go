@@ -118,12 +118,15 @@ func capturePipe(limit int64, live func([]byte)) (*capture, *os.File, error) {
 func (c *capture) start() {
 	go func() {
 		defer close(c.done)
-		buf := make([]byte, 32<<10)
+		buf := make([]byte, 4<<10) // most commands write little
 		for {
 			n, err := c.r.Read(buf)
 			c.add(buf[:n])
 			if err != nil {
 				return
+			}
+			if n == len(buf) && n < 32<<10 {
+				buf = make([]byte, 32<<10)
 			}
 		}
 	}()
@@ -144,7 +147,7 @@ func (c *capture) drain() {
 	if err != nil {
 		return
 	}
-	buf := make([]byte, 32<<10)
+	buf := make([]byte, 4<<10)
 	for left := c.size; left > 0; {
 		var n int
 		if raw.Read(func(fd uintptr) bool { n = readNow(fd, buf[:min(left, len(buf))]); return true }) != nil || n <= 0 {

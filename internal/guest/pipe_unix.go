@@ -9,27 +9,15 @@ import (
 
 // pipe is os.Pipe with a blocking write end: programs don't expect EAGAIN. size is what it holds.
 func pipe() (r, w *os.File, size int, err error) {
-	r, w, err = os.Pipe()
+	r, w, err = halfPipe(0)
 	if err != nil {
 		return nil, nil, 0, err
 	}
-	return r, blocking(w), pipeSize(r), nil
+	return r, w, pipeSize(r), nil
 }
 
 // feedPipe is os.Pipe with a blocking read end.
-func feedPipe() (r, w *os.File, err error) {
-	r, w, err = os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	return blocking(r), w, nil
-}
-
-// blocking clears O_NONBLOCK of f, which the program that gets it would share.
-func blocking(f *os.File) *os.File {
-	f.Fd()
-	return f
-}
+func feedPipe() (r, w *os.File, err error) { return halfPipe(1) }
 
 // readNow reads without waiting; 0 or less: nothing there, or the end.
 func readNow(fd uintptr, p []byte) int {

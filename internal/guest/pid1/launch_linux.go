@@ -19,7 +19,7 @@ const namespaces = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | u
 	unix.CLONE_NEWCGROUP
 
 // runtimeEnv is what the guest's Go runtime is told: an init mostly waits, its heap is small, and it has to cost little on large machines.
-var runtimeEnv = []string{"GOMAXPROCS=2", "GOGC=50"}
+var runtimeEnv = []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=adaptivestackstart=1"}
 
 // launch starts PID 1s for a provider until that ends. A fork into a new user namespace copies the forking process's page tables, which
 // this process has next to none of, while a provider's may be large.

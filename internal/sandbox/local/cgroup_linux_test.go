@@ -1,8 +1,10 @@
 package local
 
 import (
+	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -194,4 +196,62 @@ func TestSweepStrayGroups(t *testing.T) {
 	if !slices.Equal(left, []string{"NOT-OURS", "bfull", "bnew"}) {
 		t.Errorf("left: %q", left)
 	}
+}
+
+// On a real unified tree, with whatever controllers it has: a group is made, joined by a process, holds what it says, and goes with it.
+func TestRealUnifiedGroup(t *testing.T) {
+	at := ""
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, " - cgroup2 ") {
+			at = strings.Fields(line)[4]
+		}
+	}
+	if at == "" || !writable(at) {
+		t.Skip("no unified tree that may be written")
+	}
+	c := &cgroups{v2: filepath.Join(at, groupsDir)}
+	const id = "b-test-unified"
+	l := limits{memory: 64 << 20, cpu: 0.5, pids: 40}
+	g, err := c.make(id, l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.close()
+	if !slices.Equal(g.dirs, c.names(id, l)) {
+		t.Errorf("made %v, named %v", g.dirs, c.names(id, l))
+	}
+	cmd := exec.CommandContext(t.Context(), "sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.admit(cmd.Process.Pid); err != nil {
+		t.Error(err)
+	}
+	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", cmd.Process.Pid))
+	if err != nil || !strings.Contains(string(own), "0::/"+groupsDir+"/"+id+"\n") {
+		t.Errorf("the process is in %q, %v", own, err)
+	}
+	have, err := os.ReadFile(filepath.Join(at, "cgroup.controllers"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("controllers: %s", have)
+	for _, name := range controllers {
+		if g.holds[name] != slices.Contains(strings.Fields(string(have)), name) {
+			t.Errorf("%s: held %v, where the tree has %s", name, g.holds[name], have)
+		}
+	}
+	if err := os.Remove(g.dirs[0]); err == nil {
+		t.Error("a group with a process was removed")
+	}
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err := removeCgroup(g.dirs[0], id); err != nil {
+		t.Error(err)
+	}
+	os.Remove(c.v2) // others may have groups there
 }
