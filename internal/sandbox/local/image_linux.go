@@ -3,6 +3,7 @@ package local
 import (
 	"context"
 	"fmt"
+	"os"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/guest"
@@ -59,8 +60,27 @@ func (m *making) imageBoot(b *guest.Boot) {
 	} else if !strings.HasPrefix(b.Dir, "/") {
 		b.Dir = "/" + b.Dir
 	}
+	if b.OneID && m.imageHas("etc/apt/apt.conf.d") { // apt would become another user to fetch packages
+		b.Contents["/etc/apt/apt.conf.d/zz-sandbox"] = "APT::Sandbox::User \"root\";\n"
+	}
 	m.marker = "/.sandbox-" + m.slot.id
 	b.Probe.Marker, b.Probe.Hidden, b.Probe.Image = m.marker, []string{m.slot.path}, true
+}
+
+// imageHas tells whether a layer of the image has a folder, links on the way aside.
+func (m *making) imageHas(name string) bool {
+	for _, dir := range m.image.Layers {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			continue
+		}
+		info, err := root.Lstat(name)
+		root.Close()
+		if err == nil {
+			return info.IsDir()
+		}
+	}
+	return false
 }
 
 // imageRecord tells of the image, and of what the box lacks of it.
