@@ -1,6 +1,7 @@
 package exampleserver_test
 
 import (
+	"context"
 	"encoding/json"
 	"net/http/httptest"
 	"testing"
@@ -18,12 +19,18 @@ func none(string) (string, bool) { return "", false }
 
 func connect(t *testing.T, name string) (string, *mcp.ClientSession) {
 	t.Helper()
-	h, err := exampleserver.New(name, none).Handler()
+	e := exampleserver.New(name, none)
+	h, err := e.Handler()
 	if err != nil {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
+	t.Cleanup(func() {
+		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		srv.Close()
+	})
 	s, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: srv.URL + "/mcp"}, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -112,7 +112,12 @@ func serve(t *testing.T, e *env.Env) string {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(h)
-	t.Cleanup(srv.Close)
+	t.Cleanup(func() {
+		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		srv.Close()
+	})
 	return srv.URL
 }
 

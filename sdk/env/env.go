@@ -1,7 +1,7 @@
 // Package env is for writing environment servers: tools that agents call over MCP, a data plane that seeds, resets and exports what the
 // environment holds, extensions, and the card that tells of all this.
 //
-// An Env is put together once, then served. What it holds is its author's: handlers run at the same time as each other and lock what they
+// An Env is put together once, then served; who calls Handler calls Close too. What it holds is its author's: handlers run at the same time as each other and lock what they
 // share. A tool or extension that fails in a way that its caller can act on returns Fail; any other error is shown by its text, and a panic
 // only by a number that stands in the log.
 //
@@ -24,6 +24,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentenv.internal/agentenv/sdk/wire"
 )
@@ -59,8 +61,12 @@ type Env struct {
 	namespaces bool
 	problems   []error
 
-	mu   sync.RWMutex // guards the description of tools once served
-	card wire.Card
+	mu    sync.RWMutex // guards the description of tools once served, and what follows
+	card  wire.Card
+	mcp   *mcp.Server
+	calls map[*Call]context.CancelFunc // of tools, under way
+	posts int                          // MCP messages being answered
+	quiet chan struct{}                // closed when posts is 0; nil when nobody waits for it
 }
 
 type route struct {
@@ -107,7 +113,8 @@ func WithSessionTimeout(d time.Duration) Option { return func(e *Env) { e.idle =
 // New starts an environment. ENVIRONMENT_NAME, when set, wins over name.
 func New(name string, opts ...Option) *Env {
 	e := &Env{
-		name: name, version: "1", log: slog.New(slog.DiscardHandler), lookup: os.LookupEnv, idle: 24 * time.Hour,
+		calls: map[*Call]context.CancelFunc{},
+		name:  name, version: "1", log: slog.New(slog.DiscardHandler), lookup: os.LookupEnv, idle: 24 * time.Hour,
 		maxData: DefaultMaxData, maxMessage: DefaultMaxMessage, maxSeed: DefaultMaxSeed,
 		client: &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
 	}

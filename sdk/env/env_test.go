@@ -1,6 +1,7 @@
 package env_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -24,7 +25,13 @@ func serve(t *testing.T, e *env.Env) *httptest.Server {
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(h)
-	t.Cleanup(func() { srv.Close(); http.DefaultClient.CloseIdleConnections() })
+	t.Cleanup(func() {
+		if err := e.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+		srv.Close()
+		http.DefaultClient.CloseIdleConnections()
+	})
 	return srv
 }
 

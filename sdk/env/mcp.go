@@ -40,6 +40,9 @@ func newMCP(e *Env) http.Handler {
 		Logger:       e.log,
 	})
 	s.AddReceivingMiddleware(e.middleware)
+	e.mu.Lock()
+	e.mcp = s
+	e.mu.Unlock()
 	return &mcpHandler{e, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{
 		Logger: e.log, SessionTimeout: e.idle,
 		// Gateways reach a server by whatever name they know it, and what is in a request's Host proves nothing here.
@@ -97,6 +100,9 @@ func (h *mcpHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer out.finish()
 	switch r.Method {
 	case http.MethodPost:
+		h.env.enter()
+		defer h.env.leave()
+		defer out.finish() // before leave: then the answer is out
 		if !jsonOK || !streamOK {
 			out.refuse(http.StatusNotAcceptable, "Not Acceptable: Client must accept both application/json and text/event-stream")
 			return
@@ -183,6 +189,8 @@ type response struct {
 	wrote   bool // the head is out
 	status  int
 	pending bytes.Buffer
+
+	finished bool
 }
 
 func (o *response) Header() http.Header { return o.w.Header() }
@@ -270,6 +278,10 @@ func payload(events []byte) []byte {
 
 // finish sends what was held back.
 func (o *response) finish() {
+	if o.finished {
+		return
+	}
+	o.finished = true
 	switch {
 	case o.wrote || o.status == 0:
 	case o.status >= 400 && !strings.HasPrefix(o.Header().Get("Content-Type"), "application/json"):

@@ -94,6 +94,9 @@ func refine(s *jsonschema.Schema, t reflect.Type) error {
 		if err := refine(p, f.Type); err != nil {
 			return err
 		}
+		if reflect.ValueOf(*p).IsZero() {
+			p.Description = "Any JSON." // else its schema is written as true, which some models' endpoints refuse
+		}
 		if f.Type.Kind() == reflect.Pointer {
 			s.Required = slices.DeleteFunc(s.Required, func(r string) bool { return r == name })
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 // Handler is the environment over HTTP. It reports everything that is wrong with how the environment was put together. Call it once, after
-// everything was added.
+// everything was added, and Close when it is served no more.
 func (e *Env) Handler() (http.Handler, error) {
 	if err := e.resolve(); err != nil {
 		return nil, fmt.Errorf("put the environment %s together: %w", e.name, err)
@@ -95,34 +95,99 @@ func (e *Env) Serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := e.Handler()
-	if err != nil {
-		return err
-	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
 	if err != nil {
 		return fmt.Errorf("serve the environment %s: %w", e.name, err)
 	}
-	return ServeListener(ctx, l, h)
+	return e.ServeListener(ctx, l)
 }
 
-// ServeListener serves h on l until ctx ends; it closes l.
-func ServeListener(ctx context.Context, l net.Listener, h http.Handler) error {
+// ServeListener is Serve on a listener, which it closes.
+func (e *Env) ServeListener(ctx context.Context, l net.Listener) error {
+	h, err := e.Handler()
+	if err != nil {
+		l.Close()
+		return err
+	}
 	s := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 5 * time.Minute}
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(l) }()
 	select {
 	case err := <-done:
-		return fmt.Errorf("serve: %w", err)
+		return errors.Join(fmt.Errorf("serve the environment %s: %w", e.name, err), e.Close(ctx))
 	case <-ctx.Done():
 	}
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), graceful)
 	defer cancel()
-	if err := s.Shutdown(grace); err != nil {
-		s.Close() // streams that never end are cut
+	err = e.Close(grace) // first, since streams of sessions never end by themselves
+	if s.Shutdown(grace) != nil {
+		s.Close() // what is still open is cut
 	}
-	if err := <-done; err != nil && !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve: %w", err)
+	if serr := <-done; serr != nil && !errors.Is(serr, http.ErrServerClosed) {
+		err = errors.Join(err, serr)
+	}
+	if err != nil {
+		return fmt.Errorf("serve the environment %s: %w", e.name, err)
 	}
 	return nil
+}
+
+// How long calls may finish when a server ends, and how long they have to notice that they are cancelled.
+const (
+	graceful = 5 * time.Second
+	abrupt   = time.Second
+)
+
+// Close ends all MCP sessions, once what they asked is answered; when ctx ends before, calls of tools are cancelled. A tool that ignores that is
+// left behind, and the error says so.
+func (e *Env) Close(ctx context.Context) error {
+	e.mu.Lock()
+	server, idle := e.mcp, e.quiet
+	if idle == nil {
+		idle = make(chan struct{})
+		if e.posts == 0 {
+			close(idle)
+		} else {
+			e.quiet = idle
+		}
+	}
+	e.mu.Unlock()
+	if server == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+	case <-ctx.Done():
+		e.mu.Lock()
+		for _, cancel := range e.calls {
+			cancel()
+		}
+		e.mu.Unlock()
+		t := time.NewTimer(abrupt)
+		defer t.Stop()
+		select {
+		case <-idle:
+		case <-t.C:
+			return errors.New("tools that were cancelled go on")
+		}
+	}
+	for s := range server.Sessions() {
+		_ = s.Close() // an error is one of a session that is gone
+	}
+	return nil
+}
+
+func (e *Env) enter() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.posts++
+}
+
+func (e *Env) leave() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.posts--; e.posts == 0 && e.quiet != nil {
+		close(e.quiet)
+		e.quiet = nil
+	}
 }

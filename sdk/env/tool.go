@@ -160,6 +160,16 @@ func (e *Env) call(ctx context.Context, c *Call, name string, args json.RawMessa
 		return failedBy(Fail(wire.CodePermissionDenied, "Tool '%s' is disabled for role '%s'", name, role))
 	}
 	c.Tool, c.Arguments = name, args
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	e.mu.Lock()
+	e.calls[c] = cancel
+	e.mu.Unlock()
+	defer func() {
+		e.mu.Lock()
+		delete(e.calls, c)
+		e.mu.Unlock()
+	}()
 	r, err := t.run(withCall(ctx, c), args)
 	if f, ok := asFailure(err); ok {
 		return failedBy(f)
