@@ -13,7 +13,7 @@ import (
 )
 
 func main() {
-	pid1.Dispatch() // never returns in a process that is a sandbox's PID 1
+	pid1.Dispatch()    // never returns in a process that is a sandbox's PID 1
 	nethost.Dispatch() // nor in one that hosts a sandbox's network
 	ctx := context.Background()
 	image.Dispatch(ctx) // nor in one that keeps the owners of an image's files

@@ -153,6 +153,20 @@ func (a *App) FindBox(ctx context.Context, text string) (sandbox.Info, sandbox.P
 	return found[0], e.Value, nil
 }
 
+// Blocked is the id of a sandbox and what its network policy kept it from.
+func (a *App) Blocked(ctx context.Context, text string) (id string, list []guest.Blocked, err error) {
+	info, p, err := a.FindBox(ctx, text)
+	if err != nil {
+		return "", nil, err
+	}
+	l, ok := p.(sandbox.NetworkLogger)
+	if !ok {
+		return "", nil, fmt.Errorf("sandboxes of %s tell nothing of what was blocked: %w", info.Provider, sandbox.ErrUnsupported)
+	}
+	list, err = l.Blocked(ctx, info.ID)
+	return info.ID, list, err
+}
+
 // SweepBoxes removes what dead sandboxes left, of every provider, and answers their ids.
 func (a *App) SweepBoxes(ctx context.Context) ([]string, error) {
 	w, err := a.getWorld(ctx)

@@ -40,6 +40,7 @@ func TestScripts(t *testing.T) {
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup:               setup,
+		Condition:           condition,
 		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython, "registry": serveImage, "port": freePort},
 	})
 }
@@ -50,6 +51,18 @@ func setup(e *testscript.Env) error {
 	e.Setenv("HOME", home)
 	e.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
 	return os.MkdirAll(home, 0o755)
+}
+
+// condition knows [tun]: sandboxes can have a network here.
+func condition(name string) (bool, error) {
+	if name != "tun" {
+		return false, fmt.Errorf("no condition %q", name)
+	}
+	f, err := os.OpenFile("/dev/net/tun", os.O_RDWR, 0)
+	if err != nil {
+		return false, nil
+	}
+	return true, f.Close()
 }
 
 // exits is `exits N command…`: the command must end with that code.

@@ -83,6 +83,14 @@ type Egress struct {
 	Ports []uint16       `json:"ports,omitempty"` // empty: every port
 }
 
+// ParseCIDR reads a range of addresses, or one address.
+func ParseCIDR(text string) (netip.Prefix, error) {
+	if a, err := netip.ParseAddr(text); err == nil {
+		return a.Prefix(a.BitLen())
+	}
+	return netip.ParsePrefix(text)
+}
+
 // Port is a TCP port of a box on the host's loopback.
 type Port struct {
 	Box  uint16 `json:"box"`

@@ -22,6 +22,16 @@ type Sandbox struct {
 	Instance  string `json:"instance_id"`
 	Created   string `json:"created_at_utc"`
 	ExpiresAt string `json:"expires_at_utc"`
+	// Tunnels are the addresses on this machine of the ports that the step exposes, by port.
+	Tunnels map[string]string `json:"tunnel_urls,omitempty"`
+	Policy  *NetworkPolicy    `json:"network_policy,omitempty"`
+}
+
+// NetworkPolicy is what a sandbox may reach, in a record.
+type NetworkPolicy struct {
+	Mode  string   `json:"mode"`
+	Hosts []string `json:"allow_hosts"`
+	CIDRs []string `json:"allow_cidrs"`
 }
 
 // SandboxesPath is where deploy_sandbox appends a Sandbox.

@@ -15,6 +15,7 @@ import (
 type startOptions struct {
 	sandbox, isolation string
 	spec               sandbox.Spec
+	network            networkFlags
 	lease              verb.Duration
 	json               *bool
 }
@@ -25,7 +26,8 @@ func newStart(p *verb.Program) *cobra.Command {
 		Use:   "start",
 		Short: "Start a sandbox that lives until its lease ends or it is removed",
 		Long: `Starts a sandbox and prints its id. It lives on after this command, until its lease ends; nothing renews the lease by itself.
-A process inside sees this machine's programs, read-only in effect, and nothing of your home, your environment or your network.
+A process inside sees this machine's programs, read-only in effect, and nothing of your home, your environment or your network, unless --network
+or an --allow flag lets it out.
 With --image it sees the image's files in their place; the image's user, environment and working folder are those of its commands.`,
 		Example: "  agent-env sandbox start --name try --lease 15m\n  agent-env sandbox exec $(agent-env sandbox start) -- uname -a",
 		Args:    verb.NoArgs,
@@ -42,6 +44,7 @@ With --image it sees the image's files in their place; the image's user, environ
 	f.Int64Var(&o.spec.DiskMB, "disk", 0, "at most this much disk, in `MB`")
 	f.Int64Var(&o.spec.Pids, "pids", 0, "at most this many `PROCESSES`")
 	f.StringArrayVarP(&o.spec.Env, "env", "e", nil, "set a variable, `NAME=VALUE`, or hand yours on, NAME; repeatable")
+	o.network.add(f)
 	o.json = verb.JSONFlag(cmd, "print one JSON object")
 	return cmd
 }
@@ -61,6 +64,9 @@ func start(ctx context.Context, p *verb.Program, o startOptions) error {
 	}
 	if err := o.spec.CheckLimits(); err != nil {
 		return verb.Usagef("%w", err)
+	}
+	if err := o.network.into(&o.spec); err != nil {
+		return err
 	}
 	env, err := variables(o.spec.Env, p.Env)
 	if err != nil {
@@ -84,6 +90,9 @@ func start(ctx context.Context, p *verb.Program, o startOptions) error {
 		return p.Streams.JSON(started{verb.V1(), info})
 	}
 	p.Streams.Printf("%s\n", info.ID)
+	for _, port := range info.Published {
+		p.Streams.Note("Its port %d is http://127.0.0.1:%d here.", port.Box, port.Host)
+	}
 	p.Streams.Note("It lives for %s. Remove it with: agent-env sandbox rm %s", o.lease.String(), info.ID)
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"agentenv.internal/agentenv/internal/deploy"
@@ -64,7 +66,7 @@ func blame(d doc.Node, p step.Plan) (field, fix string) {
 	case !d.Get("image").IsNull():
 		return "image", "leave image out: the sandbox's root is then a private view of this machine"
 	case !d.Get("network_policy").IsNull() && spec(d).Network != sandbox.NetNone:
-		return "network_policy", "leave network_policy out, or set its mode to none: a sandbox has its own loopback network alone"
+		return "network_policy", "agent-env doctor shows whether sandboxes can have a network here; with network_policy left out one has its own loopback alone"
 	case len(p.Sandbox) > 0 || !d.Get("sandbox_type").IsNull():
 		return "sandbox_type", "agent-env doctor shows what works on this machine"
 	default:
@@ -91,6 +93,20 @@ func spec(d doc.Node) sandbox.Spec {
 	}
 	if policy := d.Get("network_policy"); !policy.IsNull() {
 		s.Network = policy.Get("mode").Text()
+		for _, h := range policy.Get("allow_hosts").Items() {
+			s.Egress.Hosts = append(s.Egress.Hosts, h.Text())
+		}
+		for _, c := range policy.Get("allow_cidrs").Items() {
+			if p, err := sandbox.ParseCIDR(c.Text()); err == nil { // the kind's schema has refused all else
+				s.Egress.CIDRs = append(s.Egress.CIDRs, p)
+			}
+		}
+	}
+	for _, p := range d.Get("exposed_ports").Items() {
+		n, _ := p.Int()
+		if port := (sandbox.Port{Box: uint16(n)}); !slices.Contains(s.Publish, port) {
+			s.Publish = append(s.Publish, port)
+		}
 	}
 	for k, v := range d.Get("metadata").Get("attribution").Members() {
 		if s.Labels == nil {
@@ -99,6 +115,30 @@ func spec(d doc.Node) sandbox.Spec {
 		s.Labels[k] = v.Text()
 	}
 	return s
+}
+
+// tunnels are where the ports that a step exposes are reached.
+func tunnels(ports []sandbox.Port) map[string]string {
+	if len(ports) == 0 {
+		return nil
+	}
+	urls := map[string]string{}
+	for _, p := range ports {
+		urls[strconv.Itoa(int(p.Box))] = "http://127.0.0.1:" + strconv.Itoa(int(p.Host))
+	}
+	return urls
+}
+
+// policyOf is the policy in force as records spell it.
+func policyOf(info sandbox.Info) *step.NetworkPolicy {
+	if info.Network == "" {
+		return nil
+	}
+	p := &step.NetworkPolicy{Mode: info.Network, Hosts: append([]string{}, info.Egress.Hosts...), CIDRs: []string{}}
+	for _, c := range info.Egress.CIDRs {
+		p.CIDRs = append(p.CIDRs, c.String())
+	}
+	return p
 }
 
 // authored tells a value that the step's document spells from a default that was filled in.
@@ -133,5 +173,6 @@ func (e *DeploySandbox) Run(ctx context.Context, c *step.Call) error {
 	return c.Out.Append(step.SandboxesPath, step.Sandbox{
 		Name: name, ID: info.ID, Mode: c.Doc.Get("sandbox_mode").Text(), Type: info.Provider, Instance: c.Run,
 		Created: info.Created.UTC().Format(timeFormat), ExpiresAt: info.Expires.UTC().Format(timeFormat),
+		Tunnels: tunnels(info.Published), Policy: policyOf(info),
 	})
 }

@@ -81,7 +81,7 @@ func TestDeploySandboxPreflight(t *testing.T) {
 		{`"sandbox_mode": "vm", "sandbox_type": "modal"`, "sandbox_type: 'modal': no such sandbox type here (known: local); agent-env doctor shows what works on this machine"},
 		{`"sandbox_mode": "vm", "image": "debian:12"`, "image: local: image debian:12: not supported by this sandbox provider; leave image out: the sandbox's root is then a private view of this machine"},
 		{`"sandbox_mode": "vm", "network_policy": {}`, "network_policy: local: network allow_all: not supported by this sandbox provider; " +
-			"leave network_policy out, or set its mode to none: a sandbox has its own loopback network alone"},
+			"agent-env doctor shows whether sandboxes can have a network here; with network_policy left out one has its own loopback alone"},
 	} {
 		d := r.Doc(`{"id": "b", "type": "deploy_sandbox", "sandbox_name": "b", ` + c.text + `}`)
 		if got := steptest.Texts(e.Preflight(t.Context(), d, step.Plan{})); got != c.want {
