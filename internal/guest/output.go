@@ -2,6 +2,7 @@ package guest
 
 import (
 	"context"
+	"io"
 	"os"
 	"time"
 )
@@ -12,6 +13,9 @@ type Limits struct {
 	Stdin          []byte // given to the command, then end of file; nil is /dev/null
 	// Live, when set, is given every piece of both streams as it is read, kept or not, from one goroutine a stream. It must not keep p.
 	Live func(stderr bool, p []byte)
+	// Spill, when set, is asked for a place for a stream once it is longer than what is kept: the whole stream is written there, from its
+	// first byte. A stream that can't be written there is cut all the same; Captured.SpillErr tells why.
+	Spill func(stderr bool) (io.Writer, error)
 }
 
 // DefaultLimit is what Output keeps of a stream whose limit is 0.
@@ -27,6 +31,8 @@ type Captured struct {
 	Tail      []byte // empty unless Truncated
 	Total     int64  // bytes that were written, kept or not
 	Truncated bool
+	// SpillErr is why what was written to Limits.Spill is not the whole of a truncated stream.
+	SpillErr error
 }
 
 // Bytes is the stream as kept: the whole, or head and tail with nothing between them.
@@ -50,12 +56,12 @@ type Result struct {
 // Output runs c in b and captures its output within l. The streams it could read are answered beside an error too.
 // It returns soon after the command's end even when a daemon that the command left holds its output open.
 func Output(ctx context.Context, b Box, c Command, l Limits) (Result, error) {
-	out, outW, err := capturePipe(l.Stdout, l.live(false))
+	out, outW, err := capturePipe(l.Stdout, l, false)
 	if err != nil {
 		return Result{}, err
 	}
 	defer out.close()
-	errs, errW, err := capturePipe(l.Stderr, l.live(true))
+	errs, errW, err := capturePipe(l.Stderr, l, true)
 	if err != nil {
 		outW.Close()
 		return Result{}, err
@@ -91,6 +97,10 @@ type capture struct {
 	size int   // what the pipe can hold: at most this much is unread when its writers are gone
 	live func([]byte)
 
+	spill    func() (io.Writer, error) // nil: none is wanted
+	spilled  io.Writer                 // nil: not yet, or no more
+	spillErr error
+
 	head  []byte
 	ring  []byte
 	at    int
@@ -104,7 +114,14 @@ func (l Limits) live(stderr bool) func([]byte) {
 	return func(p []byte) { l.Live(stderr, p) }
 }
 
-func capturePipe(limit int64, live func([]byte)) (*capture, *os.File, error) {
+func (l Limits) spill(stderr bool) func() (io.Writer, error) {
+	if l.Spill == nil {
+		return nil
+	}
+	return func() (io.Writer, error) { return l.Spill(stderr) }
+}
+
+func capturePipe(limit int64, l Limits, stderr bool) (*capture, *os.File, error) {
 	if limit == 0 {
 		limit = DefaultLimit
 	}
@@ -112,7 +129,7 @@ func capturePipe(limit int64, live func([]byte)) (*capture, *os.File, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &capture{r: r, done: make(chan struct{}), keep: limit, size: size, live: live}, w, nil
+	return &capture{r: r, done: make(chan struct{}), keep: limit, size: size, live: l.live(stderr), spill: l.spill(stderr)}, w, nil
 }
 
 func (c *capture) start() {
@@ -160,6 +177,7 @@ func (c *capture) drain() {
 
 func (c *capture) add(p []byte) {
 	c.total += int64(len(p))
+	c.spillOver(p)
 	if c.live != nil && len(p) > 0 {
 		c.live(p)
 	}
@@ -189,12 +207,31 @@ func (c *capture) add(p []byte) {
 	}
 }
 
+// spillOver writes the next piece of a stream that is too long to its spill, after all that came before.
+func (c *capture) spillOver(p []byte) {
+	if c.spill == nil || c.keep < 0 || c.total <= c.keep || c.spillErr != nil {
+		return
+	}
+	if c.spilled == nil {
+		if c.spilled, c.spillErr = c.spill(); c.spillErr != nil {
+			return
+		}
+		// All of it is still kept: head, then the ring, which isn't full before.
+		for _, b := range [][]byte{c.head, c.ring[c.at:], c.ring[:c.at]} {
+			if _, c.spillErr = c.spilled.Write(b); c.spillErr != nil {
+				return
+			}
+		}
+	}
+	_, c.spillErr = c.spilled.Write(p)
+}
+
 func (c *capture) captured() Captured {
 	tail := append(append(make([]byte, 0, len(c.ring)), c.ring[c.at:]...), c.ring[:c.at]...)
 	if c.keep < 0 || c.total <= c.keep {
 		return Captured{Head: append(c.head, tail...), Total: c.total}
 	}
-	return Captured{Head: c.head, Tail: tail, Total: c.total, Truncated: true}
+	return Captured{Head: c.head, Tail: tail, Total: c.total, Truncated: true, SpillErr: c.spillErr}
 }
 
 func (c *capture) close() { c.r.Close() }

@@ -2,13 +2,19 @@ package sandbox
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/artifactstore"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/term"
 )
 
 type execOptions struct {
@@ -16,6 +22,9 @@ type execOptions struct {
 	env     []string
 	timeout verb.Duration
 	kill    bool
+	user    string
+	tty     bool
+	most    int64 // bytes of each stream in what --json prints
 	json    *bool
 }
 
@@ -25,7 +34,9 @@ func newExec(p *verb.Program) *cobra.Command {
 		Use:   "exec SANDBOX -- COMMAND [ARGUMENT]…",
 		Short: "Run a command in a sandbox",
 		Long: `Runs a command in a sandbox, with this command's input and output, and ends with its exit code: 124 after --timeout, 128 and the
-signal's number after a signal. SANDBOX is an id, the beginning of one, or a name.`,
+signal's number after a signal. SANDBOX is an id, the beginning of one, or a name.
+
+With --json, a stream of more than --max-output bytes is cut to its head and tail, and the whole is stored as an artifact, which the object names.`,
 		Example: "  agent-env sandbox exec try -- ls -l /app\n  echo hello | agent-env sandbox exec try -- cat",
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch at := cmd.ArgsLenAtDash(); {
@@ -41,7 +52,10 @@ signal's number after a signal. SANDBOX is an id, the beginning of one, or a nam
 		ValidArgsFunction: completeIDs(p, false),
 		RunE:              func(cmd *cobra.Command, args []string) error { return execute(cmd.Context(), p, args[0], args[1:], o) },
 	}
-	cmd.Flags().StringVar(&o.dir, "dir", "", "the `FOLDER` to run it in; the sandbox's home when empty")
+	cmd.Flags().StringVarP(&o.dir, "dir", "w", "", "the `FOLDER` to run it in; the sandbox's home when empty")
+	cmd.Flags().StringVarP(&o.user, "user", "u", "", "run it as this `USER` of the sandbox: a name, an id, or either with :GROUP")
+	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "give it a terminal, connected with yours")
+	cmd.Flags().Int64Var(&o.most, "max-output", 16<<20, "with --json, keep this many `BYTES` of each stream")
 	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil, "set a variable, `NAME=VALUE`, or hand yours on, NAME; repeatable")
 	cmd.Flags().Var(&o.timeout, "timeout", "end it and everything it started after this long")
 	cmd.Flags().BoolVar(&o.kill, "kill", false, "end what it left running when it ends")
@@ -57,11 +71,27 @@ type ended struct {
 	Status  int        `json:"status"`
 	Stdout  string     `json:"stdout"`
 	Stderr  string     `json:"stderr"`
-	// Truncated tells that the middle of an output is missing.
+	// Truncated tells that the middle of an output is missing; then what was cut is described.
 	Truncated bool `json:"truncated,omitempty"`
+	OutCut    *cut `json:"stdout_cut,omitempty"`
+	ErrCut    *cut `json:"stderr_cut,omitempty"`
+}
+
+// cut describes a stream that was too long: its first Head bytes and its end are in the object, the whole is an artifact.
+type cut struct {
+	Bytes    int64                 `json:"bytes"` // of the whole
+	Head     int                   `json:"head"`  // bytes before the gap
+	Artifact *artifactstore.Stored `json:"artifact,omitempty"`
+	Lost     string                `json:"lost,omitempty"` // why the whole was not stored
 }
 
 func execute(ctx context.Context, p *verb.Program, text string, argv []string, o execOptions) error {
+	if o.tty && *o.json {
+		return verb.Usagef("-t and --json exclude each other")
+	}
+	if o.most <= 0 {
+		return verb.Usagef("--max-output is at least 1")
+	}
 	env, err := variables(o.env, p.Env)
 	if err != nil {
 		return err
@@ -79,11 +109,15 @@ func execute(ctx context.Context, p *verb.Program, text string, argv []string, o
 		return err
 	}
 	defer box.Close()
-	c := guest.Command{Argv: argv, Env: env, Dir: o.dir, Timeout: time.Duration(o.timeout), KillTree: o.kill}
+	c := guest.Command{Argv: argv, Env: env, Dir: o.dir, User: o.user, Timeout: time.Duration(o.timeout), KillTree: o.kill}
 	if *o.json {
-		return captured(ctx, p, box, info.ID, c)
+		return captured(ctx, p, a, box, info.ID, c, o.most)
 	}
-	exit, err := streamed(ctx, p.Streams, box, c)
+	run := streamed
+	if o.tty {
+		run = interactive
+	}
+	exit, err := run(ctx, p.Streams, box, c)
 	if err != nil {
 		return err
 	}
@@ -105,12 +139,19 @@ func execute(ctx context.Context, p *verb.Program, text string, argv []string, o
 	return nil
 }
 
-func captured(ctx context.Context, p *verb.Program, box guest.Box, id string, c guest.Command) error {
-	r, err := guest.Output(ctx, box, c, guest.Limits{Stdout: 16 << 20, Stderr: 16 << 20})
+func captured(ctx context.Context, p *verb.Program, a *app.App, box guest.Box, id string, c guest.Command, most int64) error {
+	var whole spills
+	defer whole.close()
+	r, err := guest.Output(ctx, box, c, guest.Limits{Stdout: most, Stderr: most, Spill: whole.open})
 	if err != nil {
 		return err
 	}
-	out := ended{verb.V1(), id, r.Exit, r.Exit.Status(), r.Stdout.String(), r.Stderr.String(), r.Stdout.Truncated || r.Stderr.Truncated}
+	out := ended{
+		Format: verb.V1(), Sandbox: id, Exit: r.Exit, Status: r.Exit.Status(), Stdout: r.Stdout.String(), Stderr: r.Stderr.String(),
+		Truncated: r.Stdout.Truncated || r.Stderr.Truncated,
+	}
+	out.OutCut = whole.cut(ctx, a, "sandbox-output/"+id+"/stdout", r.Stdout, whole.files[0])
+	out.ErrCut = whole.cut(ctx, a, "sandbox-output/"+id+"/stderr", r.Stderr, whole.files[1])
 	if err := p.Streams.JSON(out); err != nil {
 		return err
 	}
@@ -118,4 +159,68 @@ func captured(ctx context.Context, p *verb.Program, box guest.Box, id string, c 
 		return verb.Exit(out.Status)
 	}
 	return nil
+}
+
+// spills are files for the streams that are too long to be kept in memory.
+type spills struct {
+	files [2]*os.File
+}
+
+func (s *spills) open(stderr bool) (io.Writer, error) {
+	name := "stdout"
+	at := &s.files[0]
+	if stderr {
+		name, at = "stderr", &s.files[1]
+	}
+	f, err := os.CreateTemp("", "agent-env-"+name+"-")
+	if err != nil {
+		return nil, err
+	}
+	*at = f
+	return &bounded{f, maxSpill}, nil
+}
+
+// maxSpill is how much of a stream is stored: a command must not fill this machine's disk.
+const maxSpill = 1 << 30
+
+// bounded takes so many bytes and no more.
+type bounded struct {
+	w    io.Writer
+	left int64
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if int64(len(p)) > b.left {
+		return 0, fmt.Errorf("it is longer than %s, which is the most that is stored", term.Size(maxSpill))
+	}
+	b.left -= int64(len(p))
+	return b.w.Write(p)
+}
+
+func (s *spills) close() {
+	for _, f := range s.files {
+		if f != nil {
+			f.Close()
+			os.Remove(f.Name())
+		}
+	}
+}
+
+// cut stores a stream that was too long and describes it; nil for one that wasn't.
+func (s *spills) cut(ctx context.Context, a *app.App, id string, c guest.Captured, f *os.File) *cut {
+	if !c.Truncated {
+		return nil
+	}
+	out := &cut{Bytes: c.Total, Head: len(c.Head)}
+	if c.SpillErr != nil || f == nil {
+		out.Lost = fmt.Sprint(c.SpillErr)
+		return out
+	}
+	stored, err := storeFile(ctx, a, id, f.Name(), "output of a command in a sandbox")
+	if err != nil {
+		out.Lost = err.Error()
+		return out
+	}
+	out.Artifact = &stored
+	return out
 }

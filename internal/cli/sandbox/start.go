@@ -13,11 +13,11 @@ import (
 )
 
 type startOptions struct {
-	sandbox, isolation string
-	spec               sandbox.Spec
-	network            networkFlags
-	lease              verb.Duration
-	json               *bool
+	sandbox, isolation, from string
+	spec                     sandbox.Spec
+	network                  networkFlags
+	lease                    verb.Duration
+	json                     *bool
 }
 
 func newStart(p *verb.Program) *cobra.Command {
@@ -38,6 +38,7 @@ With --image it sees the image's files in their place; the image's user, environ
 	f.StringVar(&o.spec.Image, "image", "", "start from an image: `REF` as in agent-env image pull")
 	f.StringVar(&o.sandbox, "sandbox", "", "the `PROVIDER`s to try, comma-separated")
 	f.StringVar(&o.isolation, "isolation", "", "refuse when less than this `LEVEL` holds: "+strings.Join(verb.Levels(), ", "))
+	f.StringVar(&o.from, "from", "", "begin with what a `SNAPSHOT` holds: an id, the beginning of one, or a name")
 	f.Var(&o.lease, "lease", "how long it lives: 90s, 15m, 2h")
 	f.Float64Var(&o.spec.CPU, "cpu", 0, "at most this many `CORES`")
 	f.Int64Var(&o.spec.MemoryMB, "memory", 0, "at most this much memory, in `MB`")
@@ -81,6 +82,15 @@ func start(ctx context.Context, p *verb.Program, o startOptions) error {
 		progress, done := verb.Download(ctx, p, o.spec.Image)
 		defer done()
 		o.spec.Progress = progress
+	}
+	if o.from != "" {
+		snap, _, err := a.FindSnapshot(ctx, o.from)
+		if err != nil {
+			return err
+		}
+		if o.spec.From = snap.ID; o.sandbox == "" {
+			o.sandbox = snap.Provider
+		}
 	}
 	info, err := a.StartBox(ctx, o.sandbox, o.spec)
 	if err != nil {
