@@ -61,7 +61,7 @@ func (s *Store) bounded(ctx context.Context, r io.Reader) io.Reader {
 }
 
 // lookEvery is how many bytes are written between two looks at the disk.
-const lookEvery = 16 << 20
+const lookEvery = 1 << 20
 
 type boundedReader struct {
 	s    *Store
