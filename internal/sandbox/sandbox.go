@@ -55,7 +55,7 @@ type Spec struct {
 	// Publish are ports of the box that the host's loopback shall reach too. Box.Dial needs none.
 	Publish []Port
 	// Progress is told how many bytes of Image have come in while it is fetched, of how many, 0 while that isn't known. nil: nobody is.
-	Progress func(done, total int64)
+	Progress func(done, total int64) `json:"-"`
 	// Self shows the running program to the box, read-only, as SelfPath.
 	Self bool
 	// Shown are files and folders of the host that the box sees read-only. Who makes the Spec vouches for what is in them.

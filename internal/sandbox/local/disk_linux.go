@@ -69,7 +69,7 @@ func (m *making) newDisk(ctx context.Context, mb int64, userns int) (*disk, erro
 			return &disk{how: diskMemory, size: most}, nil
 		}
 		return &disk{how: diskImage, size: size, file: f}, err
-	case !m.p.host.wide:
+	case !m.p.host.wide && m.ids() == nil: // what a range of ids leaves there, only that range could remove
 		dir := m.slot.path + diskSuffix
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			return nil, fmt.Errorf("make the sandbox's disk: %w", err)

@@ -201,7 +201,7 @@ sleep 301 >/dev/null 2>&1 & kill -STOP $!`)
 	}
 	before := run(t, box, "cat /w/b")
 	eventually(t, "the parent to go on", func() bool { return run(t, box, "cat /w/b") != before })
-	if got := run(t, box, "for d in /proc/[0-9]*; do grep -qs 301 $d/cmdline && sed 's/.*) //' $d/stat | cut -c1; done"); !strings.HasPrefix(got, "T") {
+	if got := run(t, box, "for d in /proc/[0-9]*; do [ \"$(tr '\\0' ' ' <$d/cmdline)\" = 'sleep 301 ' ] && sed 's/.*) //' $d/stat | cut -c1; done"); !strings.HasPrefix(got, "T") {
 		t.Errorf("what was stopped before goes on: %q", got)
 	}
 	// One who asks for a snapshot and doesn't take it doesn't stop the box.
