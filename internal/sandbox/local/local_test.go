@@ -70,5 +70,5 @@ func openAt(t testing.TB, root string) *local.Provider {
 }
 
 func TestSuite(t *testing.T) {
-	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return open(t) }, sandboxtest.Features{Real: true})
+	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return open(t) }, sandboxtest.Features{Real: true, Egress: true})
 }

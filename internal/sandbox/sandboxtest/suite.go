@@ -25,6 +25,8 @@ type Features struct {
 	Real bool
 	// Minded: between PID 1 and each command is a process that minds it.
 	Minded bool
+	// Egress: allow_all reaches public addresses alone.
+	Egress bool
 	// Spec is the least that a box of the provider needs; the suite sets the other fields.
 	Spec sandbox.Spec
 }
@@ -75,6 +77,8 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider, f Features) {
 		{"TimeoutSparesOthers", timeoutSparesOthers, true},
 		{"TreeKeepsEverything", treeKeepsEverything, true},
 		{"ServerInside", serverInside, true},
+		{"Networks", networks, true},
+		{"Published", published, true},
 		{"DialBeforeAndAfterDeath", dialAfterDeath, true},
 		{"ForkKeepsEverything", forkKeepsEverything, true},
 		{"ForksAreApart", forksAreApart, true},
