@@ -22,7 +22,7 @@ var (
 	ErrDown     = errors.New("can't be reached")                                // the call never reached it
 	ErrLost     = errors.New("closed the connection")                           // the call may have been done
 	ErrTimeout  = errors.New("didn't answer in time")                           // the call may have been done
-	ErrTooLarge = errors.New("too large")                                       // of a request or an answer
+	ErrTooLarge = errors.New("can't pass on what is too large")                 // of a request or an answer
 	ErrBroken   = errors.New("answered what is no MCP answer")                  // the call may have been done
 	errSession  = errors.New("session is gone")                                 // 404: never done
 	errClosed   = fmt.Errorf("%w: the gateway is being shut down", ErrDown)     //

@@ -23,6 +23,7 @@ import (
 type server struct {
 	*httptest.Server
 	mcp  *mcp.Server
+	name string
 	card string
 	mu   sync.Mutex
 	seen []seen // requests other than MCP's
@@ -40,7 +41,7 @@ type textArgs struct {
 // newServer serves <name>_ping, which gives its text back, and <name>_meta, which gives its _meta and arguments as they came.
 func newServer(t *testing.T, name string, json bool) *server {
 	t.Helper()
-	s := &server{mcp: mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)}
+	s := &server{name: name, mcp: mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)}
 	s.card = `{"name":"` + name + `","protocolVersion":"1.0","url":"/agentenv","preferredTransport":"JSONRPC","additionalInterfaces":[{"url":"/mcp","transport":"mcp"}],` +
 		`"capabilities":{"extensions":[{"uri":"urn:agentenv:clock/v1","description":"x","required":null,"params":{"endpoint":"/agentenv/ext/sync_time","methods":{"sync_time":{"method":"POST"}}}},` +
 		`{"uri":"urn:agentenv:disable-tool/v1","params":{"endpoint":"/tools/disable","methods":{"disable":{"method":"POST"}}}}],"tools":[{"name":"` + name + `_ping","description":"x","inputSchema":{"type":"object"}}],` +
@@ -71,6 +72,22 @@ func newServer(t *testing.T, name string, json bool) *server {
 	s.Server = httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s
+}
+
+// addEcho adds a tool that tells whose it is.
+func (s *server) addEcho(name string) {
+	s.mcp.AddTool(&mcp.Tool{Name: name, InputSchema: jsonObject{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: name + " of " + s.name}}}, nil
+	})
+}
+
+// addBig adds a tool whose result is as large as it is asked for.
+func (s *server) addBig(name string) {
+	mcp.AddTool(s.mcp, &mcp.Tool{Name: name}, func(_ context.Context, _ *mcp.CallToolRequest, in struct {
+		Bytes int `json:"bytes"`
+	}) (*mcp.CallToolResult, any, error) {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "HEAD" + strings.Repeat("é", in.Bytes/2) + "TAIL"}}}, nil, nil
+	})
 }
 
 func (s *server) requests() []seen {
