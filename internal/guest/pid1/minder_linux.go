@@ -133,13 +133,16 @@ func (s *spawner) startMinded(path string, argv []string, attr *syscall.ProcAttr
 		return started{}, err
 	}
 	go t.await(end)
-	first, err := askMinder(conn, &minding{Path: path, Argv: argv, Env: attr.Env, Dir: attr.Dir, TTY: attr.Sys.Setctty, As: attr.Sys.Credential})
+	pid, err := askMinder(conn, &minding{Path: path, Argv: argv, Env: attr.Env, Dir: attr.Dir, TTY: attr.Sys.Setctty, As: attr.Sys.Credential})
 	if err != nil {
 		conn.Close()
 		t.signal(unix.SIGKILL)
 		<-t.gone
 		t.close()
 		return started{}, err
+	}
+	if pid == 0 { // its command was quicker to kill it
+		pid = t.minder
 	}
 	over := make(chan ending, 1)
 	go func() {
@@ -152,21 +155,22 @@ func (s *spawner) startMinded(path string, argv []string, attr *syscall.ProcAttr
 		}
 		over <- ending{last.Status, last.CPU}
 	}()
-	return started{pid: first.PID, mark: t, end: over}, nil
+	return started{pid: pid, mark: t, end: over}, nil
 }
 
-func askMinder(conn *guest.Conn, m *minding) (*minded, error) {
+// askMinder tells a minder what to start and answers the command's pid; 0 when the minder was killed before it could tell.
+func askMinder(conn *guest.Conn, m *minding) (int, error) {
 	if err := conn.SendJSON(guest.FrameRequest, m); err != nil {
-		return nil, err
+		return 0, err
 	}
 	var first minded
 	if err := conn.RecvJSON(guest.FrameReply, &first); err != nil {
-		return nil, fmt.Errorf("the command's minder ended early: %w", err)
+		return 0, nil
 	}
 	if first.PID == 0 {
-		return nil, first.Errno
+		return 0, first.Errno
 	}
-	return &first, nil
+	return first.PID, nil
 }
 
 // brood is the mark of a minded command: all that descends from its minder.

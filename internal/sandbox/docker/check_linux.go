@@ -17,7 +17,7 @@ func (p *Provider) Check(ctx context.Context, s sandbox.Spec) error {
 		return err
 	}
 	if s.Image == "" && p.opts.Image == "" {
-		return fmt.Errorf("a sandbox of an engine is made of an image: name one, or set [sandbox.docker] image: %w", sandbox.ErrUnsupported)
+		return errNoImage
 	}
 	if p.program.bytes == nil {
 		return errNoGuest

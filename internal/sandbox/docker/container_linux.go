@@ -271,13 +271,17 @@ func (e *engine) has(ctx context.Context, r *record) (bool, error) {
 	return err == nil, said(err)
 }
 
-// removeContainer is nil when there is none. An engine may be removing it for somebody else: then it is waited for.
+// removeContainer is nil when there is none. An engine may be removing it for somebody else: then it is waited for. Podman fails at one that
+// is about to end by itself, so a fault of the engine's own is met a few times.
 func (e *engine) removeContainer(ctx context.Context, name string) error {
+	tries := 6
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		_, err := e.ContainerRemove(ctx, name, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 		switch {
 		case err == nil || errdefs.IsNotFound(err):
 			return nil
+		case errdefs.IsInternal(err) && tries > 0:
+			tries--
 		case !errdefs.IsConflict(err):
 			return err
 		}

@@ -29,7 +29,7 @@ func (p *Provider) Create(ctx context.Context, s sandbox.Spec) (sandbox.Info, er
 		s.Image = p.opts.Image
 	}
 	if s.Image == "" {
-		return sandbox.Info{}, fmt.Errorf("a sandbox of an engine is made of an image: name one, or set [sandbox.docker] image: %w", sandbox.ErrUnsupported)
+		return sandbox.Info{}, errNoImage
 	}
 	if err := ctx.Err(); err != nil {
 		return sandbox.Info{}, err
@@ -324,7 +324,7 @@ func refuseBelow(asked string, got sandbox.Isolation) error {
 			failed = append(failed, probe.Name+": "+probe.Detail)
 		}
 	}
-	return fmt.Errorf("the sandbox is less isolated than asked (%s): %s: %w", asked, strings.Join(failed, "; "), sandbox.ErrUnsupported)
+	return refuse("the sandbox is less isolated than asked (%s): %s", asked, strings.Join(failed, "; "))
 }
 
 // newSlot makes a slot that nobody else has. A sweep may take one away between its making and its taking.

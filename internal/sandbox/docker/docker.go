@@ -64,12 +64,23 @@ func (o *Options) check() error {
 	return errors.Join(errs...)
 }
 
+// refusal is why this provider can't do what is asked, in a sentence that says what to do instead. It is sandbox.ErrUnsupported.
+type refusal string
+
+func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
+
+func (r refusal) Error() string { return string(r) }
+
+// Is makes it sandbox.ErrUnsupported.
+func (refusal) Is(err error) bool { return err == sandbox.ErrUnsupported }
+
+// errNoImage: nothing says what a box is to be made of.
+const errNoImage = refusal("a sandbox of an engine is made of an image: name one, or set [sandbox.docker] image")
+
 // checkSpec refuses what boxes of an engine can't be, and fills in the defaults.
 func checkSpec(s *sandbox.Spec) error {
 	var errs []error
-	unsupported := func(format string, args ...any) {
-		errs = append(errs, fmt.Errorf(format+": %w", append(args, sandbox.ErrUnsupported)...))
-	}
+	unsupported := func(format string, args ...any) { errs = append(errs, refuse(format, args...)) }
 	switch s.Network {
 	case "":
 		s.Network = sandbox.NetNone
@@ -77,7 +88,7 @@ func checkSpec(s *sandbox.Spec) error {
 	case sandbox.NetAllow:
 		unsupported("an engine's network can't hold a sandbox to a list of destinations; use a local sandbox, or network none or allow_all")
 	default:
-		unsupported("the network policy %q", s.Network)
+		unsupported("a sandbox of an engine has network none or allow_all, not %q", s.Network)
 	}
 	if len(s.Publish) > 0 && s.Network == sandbox.NetNone {
 		unsupported("an engine publishes no port of a sandbox without a network; ports need network allow_all")
@@ -87,10 +98,10 @@ func checkSpec(s *sandbox.Spec) error {
 		s.Isolation = sandbox.LevelContainer
 	case sandbox.LevelNone, sandbox.LevelNamespaces, sandbox.LevelContainer:
 	default:
-		unsupported("the isolation %s", s.Isolation)
+		unsupported("a sandbox of an engine has the isolation container, not %s", s.Isolation)
 	}
 	if s.From != "" {
-		unsupported("a start from the snapshot %s, which holds a local sandbox's files", s.From)
+		unsupported("a sandbox of an engine can't begin with the snapshot %s, which holds a local sandbox's files; use a local one", s.From)
 	}
 	if err := s.CheckLimits(); err != nil {
 		errs = append(errs, err)

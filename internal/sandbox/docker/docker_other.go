@@ -20,7 +20,7 @@ var (
 	_ sandbox.Builder  = (*Provider)(nil)
 )
 
-var errLinux = fmt.Errorf("sandboxes of an engine need Linux: %w", sandbox.ErrUnsupported)
+const errLinux = refusal("sandboxes of an engine need Linux")
 
 // New makes a provider that has no boxes.
 func New(o Options) (*Provider, error) {

@@ -22,10 +22,10 @@ func TestRefusals(t *testing.T) {
 		want string
 	}{
 		{"allowlist", sandbox.Spec{Network: sandbox.NetAllow}, "can't hold a sandbox to a list of destinations"},
-		{"unknown network", sandbox.Spec{Network: "lan"}, `the network policy "lan"`},
+		{"unknown network", sandbox.Spec{Network: "lan"}, `not "lan"`},
 		{"port without a network", sandbox.Spec{Publish: []sandbox.Port{{Box: 80}}}, "ports need network allow_all"},
 		{"snapshot", sandbox.Spec{From: "s1"}, "the snapshot s1"},
-		{"isolation", sandbox.Spec{Isolation: "vm"}, "the isolation vm"},
+		{"isolation", sandbox.Spec{Isolation: "vm"}, "not vm"},
 		{"no image", sandbox.Spec{}, "set [sandbox.docker] image"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -14,15 +14,10 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-
-	"agentenv.internal/agentenv/internal/sandbox"
 )
 
 // pingLimit bounds the first word with an engine.
 const pingLimit = 5 * time.Second
-
-// errNoEngine: nothing answers. Another provider may do.
-var errNoEngine = fmt.Errorf("no Docker or Podman engine answers here: %w", sandbox.ErrUnsupported)
 
 // socketPath reads an engine's address. Only sockets of this machine will do.
 func socketPath(address string) (string, error) {
@@ -134,7 +129,7 @@ type engine struct {
 func findEngine(ctx context.Context, configured string, env lookup, uid int) (*engine, error) {
 	paths, named, err := candidates(configured, env, uid)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %w", named, err, sandbox.ErrUnsupported)
+		return nil, refuse("%s: %v", named, err)
 	}
 	var errs []error
 	for _, path := range paths {
@@ -153,7 +148,7 @@ func findEngine(ctx context.Context, configured string, env lookup, uid int) (*e
 	if len(errs) > 0 {
 		return nil, errors.Join(errs...)
 	}
-	return nil, fmt.Errorf("%w; start one, or name its socket in [sandbox.docker] socket or DOCKER_HOST", errNoEngine)
+	return nil, refuse("no Docker or Podman engine is here; start one, or name its socket in [sandbox.docker] socket or DOCKER_HOST")
 }
 
 // openEngine greets the engine behind a socket.
@@ -167,11 +162,11 @@ func openEngine(ctx context.Context, path string) (*engine, error) {
 	got, err := c.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true})
 	switch {
 	case err != nil && (errors.Is(err, os.ErrPermission) || strings.Contains(err.Error(), "permission denied")):
-		err = fmt.Errorf("the engine's socket %s may not be opened; join the group that owns it: %w", path, sandbox.ErrUnsupported)
+		err = refuse("the engine's socket %s may not be opened; join the group that owns it", path)
 	case err != nil:
-		err = fmt.Errorf("the engine at %s does not answer; start it, or name another: %w", path, sandbox.ErrUnsupported)
+		err = refuse("the engine at %s does not answer; start it, or name another", path)
 	case got.OSType != "" && got.OSType != "linux":
-		err = fmt.Errorf("the engine at %s runs containers of %s: %w", path, got.OSType, sandbox.ErrUnsupported)
+		err = refuse("the engine at %s runs containers of %s, and sandboxes are Linux", path, got.OSType)
 	}
 	if err != nil {
 		c.Close()

@@ -3,6 +3,8 @@
 package docker
 
 import (
+	"context"
+	"crypto/rand"
 	"io"
 	"strings"
 	"testing"
@@ -16,7 +18,7 @@ func TestBuildIsCachedBySources(t *testing.T) {
 	p := openEngineProvider(t)
 	const tag = "agentenv-test-build:1"
 	t.Cleanup(func() { removeImage(t, p, tag) })
-	sources := "digest-" + strings.ToLower(t.Name())
+	sources := "digest-" + rand.Text()
 	first, err := p.Build(t.Context(), sandbox.Build{
 		Context: buildContext(t, "FROM "+testTag+"\nRUN [\"/bin/sh\", \"-c\", \"echo built it\"]\n", nil), Tag: tag, Sources: sources, Platform: "linux/amd64",
 	})
@@ -31,20 +33,21 @@ func TestBuildIsCachedBySources(t *testing.T) {
 		t.Errorf("again: %+v, %v", again, err)
 	}
 	info := start(t, p, sandbox.Spec{Tied: true, Image: tag})
-	if info.Image != first.ID {
+	if info.Image != first.ID && !strings.Contains(info.Image, "agentenv-test-build@sha256:") { // Podman gives local images digests
 		t.Errorf("a box of the tag is made of %s, want %s", info.Image, first.ID)
 	}
 }
 
 func removeImage(t *testing.T, p *Provider, ref string) {
 	t.Helper()
-	q := sameState(t, p)
-	e, err := q.engine(t.Context())
+	ctx := context.WithoutCancel(t.Context())
+	e, err := findEngine(ctx, "", p.opts.Env, 0)
 	if err == nil {
-		_, err = e.ImageRemove(t.Context(), ref, client.ImageRemoveOptions{Force: true, PruneChildren: true})
+		defer e.Close()
+		_, err = e.ImageRemove(ctx, ref, client.ImageRemoveOptions{Force: true, PruneChildren: true})
 	}
 	if err != nil {
-		t.Logf("remove %s: %v", ref, err)
+		t.Errorf("remove %s: %v", ref, err)
 	}
 }
 
@@ -54,7 +57,7 @@ func TestBuildFaults(t *testing.T) {
 	for name, c := range map[string]struct{ dockerfile, want string }{
 		"command":    {"FROM " + testTag + "\nRUN [\"/bin/sh\", \"-c\", \"echo what went wrong; exit 3\"]\n", "what went wrong"},
 		"no base":    {"FROM no.such.registry.invalid/x:1\n", "no.such.registry.invalid"},
-		"dockerfile": {"FORM scratch\n", "FORM"},
+		"dockerfile": {"FROM scratch\nFORM scratch\n", "FORM"},
 	} {
 		built, err := p.Build(t.Context(), sandbox.Build{Context: buildContext(t, c.dockerfile, nil)})
 		if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -81,7 +84,7 @@ func TestLoad(t *testing.T) {
 	}
 	defer saved.Close()
 	refs, err := p.Load(t.Context(), saved)
-	if err != nil || len(refs) != 1 || refs[0] != testTag {
+	if err != nil || len(refs) != 1 || !strings.HasSuffix(refs[0], testTag) {
 		t.Errorf("%q, %v", refs, err)
 	}
 	if _, err := p.Load(t.Context(), io.LimitReader(strings.NewReader(strings.Repeat("no tarball ", 1000)), 5000)); err == nil {

@@ -30,7 +30,7 @@ func (e *engine) look(ctx context.Context, ref string) (*image, error) {
 		return nil, err
 	}
 	if got.Os != "" && got.Os != "linux" {
-		return nil, fmt.Errorf("the image %s is for %s, and sandboxes are Linux: %w", ref, got.Os, sandbox.ErrUnsupported)
+		return nil, refuse("the image %s is for %s, and sandboxes are Linux", ref, got.Os)
 	}
 	i := &image{id: got.ID, pinned: got.ID}
 	if len(got.RepoDigests) > 0 {
