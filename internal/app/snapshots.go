@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -123,7 +122,6 @@ func (a *App) ForkBox(ctx context.Context, text string, n int, s sandbox.Spec) (
 	}
 	defer func() { err = errors.Join(err, f.RemoveSnapshot(context.WithoutCancel(ctx), snap.ID)) }()
 	s.From, s.Image = snap.ID, snap.Image
-	s.Network = cmp.Or(s.Network, parent.Network)
 	var out []sandbox.Info
 	for i := range n {
 		one := s

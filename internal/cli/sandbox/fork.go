@@ -15,10 +15,11 @@ import (
 const maxForks = 10_000
 
 type forkOptions struct {
-	n     int
-	spec  sandbox.Spec
-	lease verb.Duration
-	json  *bool
+	n       int
+	network networkFlags
+	spec    sandbox.Spec
+	lease   verb.Duration
+	json    *bool
 }
 
 func newFork(p *verb.Program) *cobra.Command {
@@ -27,7 +28,7 @@ func newFork(p *verb.Program) *cobra.Command {
 		Use:   "fork SANDBOX",
 		Short: "Start sandboxes that begin with what another one holds now",
 		Long: `Starts sandboxes that begin with all files that a living one holds, and prints their ids. Its processes are not forked; it stands still for the moment that
-it takes to look, then goes on. None of them ever sees what another one writes from then on.`,
+it takes to look, then goes on. What each may reach is said anew. None of them ever sees what another one writes from then on.`,
 		Example: "  agent-env sandbox fork try\n  agent-env sandbox fork try -n 20 --name branch --lease 15m",
 		Args:    verb.Args("SANDBOX"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,6 +40,9 @@ it takes to look, then goes on. None of them ever sees what another one writes f
 			}
 			if err := o.spec.CheckLimits(); err != nil {
 				return verb.Usagef("%w", err)
+			}
+			if err := o.network.into(&o.spec); err != nil {
+				return err
 			}
 			return forkBox(cmd.Context(), p, args[0], o)
 		},
@@ -53,6 +57,7 @@ it takes to look, then goes on. None of them ever sees what another one writes f
 	f.Int64Var(&o.spec.DiskMB, "disk", 0, "at most this much disk each beyond what is there, in `MB`")
 	f.Int64Var(&o.spec.Pids, "pids", 0, "at most this many `PROCESSES` each")
 	f.StringArrayVarP(&o.spec.Env, "env", "e", nil, "set a variable, `NAME=VALUE`, or hand yours on, NAME; repeatable")
+	o.network.add(f)
 	o.json = verb.JSONFlag(cmd, "print one JSON object")
 	return cmd
 }

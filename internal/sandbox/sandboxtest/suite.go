@@ -87,6 +87,8 @@ func Run(t *testing.T, open func(t *testing.T) sandbox.Provider, f Features) {
 		{"SnapshotOutlivesItsBox", snapshotOutlivesItsBox, true},
 		{"SnapshotTravels", snapshotTravels, true},
 		{"Diff", diff, true},
+		{"UploadRace", uploadRace, true},
+		{"DownloadRace", downloadRace, true},
 		{"User", user, true},
 		{"Terminal", terminal, true},
 		{"TerminalOfAUser", terminalOfAUser, true},
