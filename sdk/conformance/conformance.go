@@ -9,6 +9,7 @@ package conformance
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -141,6 +142,10 @@ func (p *probe) open(ctx context.Context) error {
 		agent, err := p.do(ctx, http.MethodGet, agentCardPath, "")
 		if err == nil && agent.status == http.StatusOK {
 			p.kind = KindAgent
+			var card wire.Card // of which name and extensions are those of an environment's
+			if json.Unmarshal([]byte(agent.body), &card) == nil {
+				p.card = card
+			}
 			return nil
 		}
 		return fmt.Errorf("there is no card at %s: it answered 404", p.target.URL+wire.CardPath)

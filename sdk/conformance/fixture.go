@@ -33,6 +33,15 @@ type Fixture struct {
 	CodedExtension *ExtensionCall  `json:"coded_extension,omitempty"`
 	CrashExtension *ExtensionCall  `json:"crash_extension,omitempty"`
 	BadExtensions  []ExtensionCall `json:"bad_extensions,omitempty"`
+
+	// Of agents: a text that is answered soon ("hello" unless set), one that keeps the agent busy, one that it declares failed, one that makes
+	// it crash with Secret in the exception, and a setting that is a secret.
+	Prompt         string `json:"prompt,omitempty"`
+	SlowPrompt     string `json:"slow_prompt,omitempty"`
+	FailingPrompt  string `json:"failing_prompt,omitempty"`
+	CrashingPrompt string `json:"crashing_prompt,omitempty"`
+	Secret         string `json:"secret,omitempty"`
+	SecretField    string `json:"secret_field,omitempty"`
 }
 
 // ToolCall is a tool and its arguments.

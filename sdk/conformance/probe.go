@@ -27,6 +27,7 @@ type probe struct {
 	kind     string
 	card     wire.Card
 	evidence []string
+	sent     int // counts what must be unique
 }
 
 type response struct {

@@ -274,5 +274,3 @@ func checkMetaContext(ctx context.Context, p *probe) error {
 	}
 	return nil
 }
-
-const agentCardPath = "/.well-known/agent-card.json"

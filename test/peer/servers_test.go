@@ -23,7 +23,7 @@ import (
 	"agentenv.internal/agentenv/sdk/env"
 )
 
-// pythonServer runs a script in the peer's Python as an environment server until the test ends, and answers its base URL.
+// pythonServer runs a script in the peer's Python as a server of an environment or agent until the test ends, and answers its base URL.
 func pythonServer(t *testing.T, script string, args ...string) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -38,7 +38,7 @@ func pythonServer(t *testing.T, script string, args ...string) string {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(filepath.Join(peerBin(t), "python"), append([]string{script}, args...)...) //nolint:noctx // ended by the cleanup, by its group
-	cmd.Env = append(os.Environ(), "MCP_HOST=127.0.0.1", "MCP_PORT="+port, "ENVIRONMENT_NAME=", "PYTHONDONTWRITEBYTECODE=1")
+	cmd.Env = append(os.Environ(), "MCP_HOST=127.0.0.1", "MCP_PORT="+port, "A2A_HOST=127.0.0.1", "A2A_PORT="+port, "ENVIRONMENT_NAME=", "PYTHONDONTWRITEBYTECODE=1")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -269,3 +269,28 @@ func value(text string) any {
 }
 
 func sameText(a, b string) bool { return reflect.DeepEqual(value(a), value(b)) }
+
+// TestPeerAgentConforms: an agent on the peer's SDK keeps the rows of agents.
+func TestPeerAgentConforms(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join("testdata", "agent.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fixture, err := conformance.ParseFixture(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := pythonServer(t, filepath.Join("testdata", "agent.py"))
+	r, err := conformance.Run(t.Context(), conformance.Target{URL: url, Wait: time.Minute, Fixture: fixture})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Kind != conformance.KindAgent || r.Name != "told" || len(r.Results) != 20 {
+		t.Fatalf("%s %s, %d rows", r.Kind, r.Name, len(r.Results))
+	}
+	for _, x := range r.Results {
+		if x.Status != conformance.Passed {
+			t.Errorf("%s %s: %s: %s\n%s", x.Row, x.Name, x.Status, x.Reason, strings.Join(x.Evidence, "\n"))
+		}
+	}
+}
