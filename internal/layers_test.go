@@ -45,7 +45,8 @@ var sameLevel = map[string][]string{
 	"deploy": {"envstore"},
 	// Deleting finds documents as the rest does.
 	"artifactstore/removal": {"artifactstore"},
-	"model/modeltest":       {"model"},
+	"model/serve":           {"model"},
+	"model/modeltest":       {"model", "model/serve"},
 	"gateway/front":         {"gateway/child", "gateway/tools", "gateway/clock", "gateway/trigger", "gateway/proxy", "gateway/calllog"},
 	"gateway/trigger":       {"gateway/clock"}, // time triggers run by it
 	"agent/loop":            {"agent/a2a"},

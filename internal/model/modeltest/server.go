@@ -13,15 +13,18 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/model"
+	"agentenv.internal/agentenv/internal/model/serve"
 )
 
 // Asked is one request that came.
 type Asked struct {
-	N       int // from 0
-	Dialect string
-	Model   string
-	Header  http.Header
-	Body    map[string]any
+	N        int    // from 0
+	Dialect  string // of model; "" for the protocols that are none
+	Protocol string // of serve
+	Path     string
+	Model    string
+	Header   http.Header
+	Body     map[string]any
 }
 
 // Answer is what the endpoint does.
@@ -86,13 +89,16 @@ func (s *Server) Asked() []Asked {
 }
 
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, play func(Asked) Answer) {
-	q := Asked{Header: r.Header.Clone()}
+	q := Asked{Header: r.Header.Clone(), Path: r.URL.Path}
 	switch r.URL.Path {
-	case "/v1/chat/completions":
-		q.Dialect = model.OpenAI
-	case "/v1/messages":
-		q.Dialect = model.Anthropic
 	default:
+		q.Protocol = serve.ProtocolOf(r.URL.Path)
+	case "/v1/chat/completions":
+		q.Dialect, q.Protocol = model.OpenAI, serve.Chat
+	case "/v1/messages":
+		q.Dialect, q.Protocol = model.Anthropic, serve.Messages
+	}
+	if q.Protocol == "" {
 		http.NotFound(w, r)
 		return
 	}
@@ -136,9 +142,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, play func(Asked) 
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(a.Status)
 		json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": a.Text, "type": "error"}})
-	case a.Whole:
+	case a.Whole, q.wantsWhole():
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, wholeOf(q, &a.Response))
+		io.WriteString(w, serve.Whole(q.Protocol, q.Model, &a.Response))
 	default:
 		s.stream(w, r, q, &a)
 	}
@@ -146,10 +152,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, play func(Asked) 
 
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, q Asked, a *Answer) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	events := openAIEvents(q, &a.Response)
-	if q.Dialect == model.Anthropic {
-		events = anthropicEvents(q, &a.Response)
-	}
+	events := serve.Events(q.Protocol, q.Model, &a.Response)
 	for i, e := range events {
 		if a.StreamFail != "" && i == 1 {
 			fmt.Fprintf(w, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":\"as the test says\"}}\n\n", a.StreamFail)
@@ -175,139 +178,13 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q Asked, a *Answ
 	}
 }
 
-func text(v any) string {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
+// wantsWhole tells whether the request asked for no stream.
+func (q Asked) wantsWhole() bool {
+	if q.Protocol == serve.Gemini {
+		return strings.HasSuffix(q.Path, ":generateContent")
 	}
-	return string(b)
-}
-
-func data(v any) string { return "data: " + text(v) + "\n\n" }
-
-// halves splits a text, so that streams have to be put together again.
-func halves(s string) []string {
-	if len(s) < 2 {
-		return []string{s}
-	}
-	i := len(s) / 2
-	for i < len(s) && s[i]&0xC0 == 0x80 {
-		i++
-	}
-	return []string{s[:i], s[i:]}
-}
-
-var openAIStops = map[string]string{model.StopEnd: "stop", model.StopTools: "tool_calls", model.StopLength: "length", model.StopRefusal: "content_filter"}
-
-func argsOf(c model.ToolCall) string {
-	if c.Malformed != "" {
-		return c.Malformed
-	}
-	return string(c.Args)
-}
-
-func openAIEvents(q Asked, r *model.Response) []string {
-	chunk := func(delta map[string]any, finish any) string {
-		return data(map[string]any{"model": q.Model, "choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}}})
-	}
-	out := []string{chunk(map[string]any{"role": "assistant", "content": ""}, nil)}
-	if r.Message.Reasoning != "" {
-		out = append(out, chunk(map[string]any{"reasoning_content": r.Message.Reasoning}, nil))
-	}
-	if t := r.Message.Text(); t != "" {
-		for _, h := range halves(t) {
-			out = append(out, chunk(map[string]any{"content": h}, nil))
-		}
-	}
-	for i, c := range r.Message.Calls {
-		for j, h := range halves(argsOf(c)) {
-			f := map[string]any{"arguments": h}
-			call := map[string]any{"index": i, "function": f}
-			if j == 0 {
-				f["name"], call["id"], call["type"] = c.Name, c.ID, "function"
-			}
-			out = append(out, chunk(map[string]any{"tool_calls": []any{call}}, nil))
-		}
-	}
-	out = append(out, chunk(map[string]any{}, openAIStops[r.Stop]))
-	out = append(out, data(map[string]any{"model": q.Model, "choices": []any{}, "usage": openAIUsage(r)}))
-	return append(out, "data: [DONE]\n\n")
-}
-
-func openAIUsage(r *model.Response) any {
-	return map[string]any{
-		"prompt_tokens": r.Usage.Input, "completion_tokens": r.Usage.Output, "prompt_tokens_details": map[string]any{"cached_tokens": r.Usage.Cached},
-	}
-}
-
-var anthropicStops = map[string]string{model.StopEnd: "end_turn", model.StopTools: "tool_use", model.StopLength: "max_tokens", model.StopRefusal: "refusal"}
-
-func anthropicUsage(r *model.Response) map[string]any {
-	return map[string]any{
-		"input_tokens": r.Usage.Input - r.Usage.Cached - r.Usage.CacheWrites, "cache_read_input_tokens": r.Usage.Cached,
-		"cache_creation_input_tokens": r.Usage.CacheWrites, "output_tokens": r.Usage.Output,
-	}
-}
-
-func anthropicEvents(q Asked, r *model.Response) []string {
-	event := func(typ string, m map[string]any) string {
-		m["type"] = typ
-		return "event: " + typ + "\n" + data(m)
-	}
-	out := []string{event("message_start", map[string]any{"message": map[string]any{"model": q.Model, "usage": anthropicUsage(r)}}), event("ping", map[string]any{})}
-	n := 0
-	block := func(start map[string]any, deltas ...map[string]any) {
-		out = append(out, event("content_block_start", map[string]any{"index": n, "content_block": start}))
-		for _, d := range deltas {
-			out = append(out, event("content_block_delta", map[string]any{"index": n, "delta": d}))
-		}
-		out = append(out, event("content_block_stop", map[string]any{"index": n}))
-		n++
-	}
-	if r.Message.Reasoning != "" {
-		block(map[string]any{"type": "thinking", "thinking": ""},
-			map[string]any{"type": "thinking_delta", "thinking": r.Message.Reasoning}, map[string]any{"type": "signature_delta", "signature": "sig"})
-	}
-	if t := r.Message.Text(); t != "" {
-		var ds []map[string]any
-		for _, h := range halves(t) {
-			ds = append(ds, map[string]any{"type": "text_delta", "text": h})
-		}
-		block(map[string]any{"type": "text", "text": ""}, ds...)
-	}
-	for _, c := range r.Message.Calls {
-		var ds []map[string]any
-		for _, h := range halves(argsOf(c)) {
-			ds = append(ds, map[string]any{"type": "input_json_delta", "partial_json": h})
-		}
-		block(map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": map[string]any{}}, ds...)
-	}
-	out = append(out, event("message_delta", map[string]any{"delta": map[string]any{"stop_reason": anthropicStops[r.Stop]}, "usage": map[string]any{"output_tokens": r.Usage.Output}}))
-	return append(out, event("message_stop", map[string]any{}))
-}
-
-func wholeOf(q Asked, r *model.Response) string {
-	if q.Dialect == model.Anthropic {
-		var blocks []any
-		if t := r.Message.Text(); t != "" {
-			blocks = append(blocks, map[string]any{"type": "text", "text": t})
-		}
-		for _, c := range r.Message.Calls {
-			blocks = append(blocks, map[string]any{"type": "tool_use", "id": c.ID, "name": c.Name, "input": c.Args})
-		}
-		return text(map[string]any{"model": q.Model, "content": blocks, "stop_reason": anthropicStops[r.Stop], "usage": anthropicUsage(r)})
-	}
-	m := map[string]any{"role": "assistant", "content": r.Message.Text()}
-	var calls []any
-	for _, c := range r.Message.Calls {
-		calls = append(calls, map[string]any{"id": c.ID, "type": "function", "function": map[string]any{"name": c.Name, "arguments": argsOf(c)}})
-	}
-	if calls != nil {
-		m["tool_calls"] = calls
-	}
-	return text(map[string]any{
-		"model": q.Model, "usage": openAIUsage(r), "choices": []any{map[string]any{"message": m, "finish_reason": openAIStops[r.Stop]}},
-	})
+	stream, _ := q.Body["stream"].(bool)
+	return !stream
 }
 
 // Flat is every text that a request's messages and system prompt hold, for tests that look for one.
@@ -329,6 +206,9 @@ func (q Asked) Flat() string {
 		}
 	}
 	walk(q.Body["system"])
+	walk(q.Body["instructions"])
+	walk(q.Body["input"])
+	walk(q.Body["contents"])
 	walk(q.Body["messages"])
 	return b.String()
 }
