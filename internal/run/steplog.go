@@ -110,7 +110,9 @@ func (h *stepLog) write(r slog.Record) error {
 		return true
 	})
 	if r.Level >= slog.LevelInfo {
-		line.Message, line.Object = h.rec.long(r.Message)
+		if line.Message, line.Object = h.rec.long(r.Message); line.Object != nil {
+			clean.Message = line.Message // the whole has its place
+		}
 		e := event(runlog.StepLog, h.step, h.attempt, line)
 		if !r.Time.IsZero() {
 			e.At = r.Time.UTC().Truncate(time.Microsecond)

@@ -150,15 +150,16 @@ func (e *RunCode) call(ctx context.Context, c *step.Call, box guest.Box, folder,
 		Timeout: time.Duration(limit * float64(time.Second)),
 	}
 	streams := [2]printer{{log: c.Log, stream: "stdout"}, {log: c.Log, stream: "stderr"}}
-	out, err := guest.Output(ctx, box, cmd, guest.Limits{Stdout: maxPrinted, Stderr: maxPrinted, Live: func(stderr bool, p []byte) {
+	kept := guest.Keep{Max: maxKept}
+	out, err := guest.Output(ctx, box, cmd, guest.Limits{Stdout: maxPrinted, Stderr: maxPrinted, Spill: kept.Spill, Live: func(stderr bool, p []byte) {
 		if stderr {
 			streams[1].write(p)
 		} else {
 			streams[0].write(p)
 		}
 	}})
-	streams[0].end(out.Stdout)
-	streams[1].end(out.Stderr)
+	streams[0].end(out.Stdout, kept.Stdout)
+	streams[1].end(out.Stderr, kept.Stderr)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:

@@ -79,7 +79,7 @@ func TestRunCode(t *testing.T) {
 	}
 	r.Equal("result", got, json.RawMessage(`{"entry":"script.py","function":"go","dir":"/app","given":{"args":{"n":1.5,"s":["é"]},"results":{"a/b":null}}}`))
 	for _, want := range []string{
-		`msg=one stream=stdout`, "two�", `bytes are left out here" stream=stdout`, "msg=warned stream=stderr",
+		`msg=one stream=stdout`, "two�", `stream=stdout bytes=`, "msg=warned stream=stderr",
 	} {
 		if !strings.Contains(r.Log(), want) {
 			t.Errorf("the log lacks %s", want)
@@ -94,16 +94,27 @@ func TestRunCode(t *testing.T) {
 func TestPrinter(t *testing.T) {
 	long := strings.Repeat("y", maxPrinted/2+10) + "\n"
 	many := strings.Repeat("z\n", maxLines+100)
-	for name, c := range map[string]struct{ text, want string }{
-		"lines":      {"one\ntwo\r\n\nthree", "one|two||three"},
-		"nothing":    {"", ""},
-		"no newline": {"x", "x"},
-		"not UTF-8":  {"a\xffb\nü", "a\uFFFDb|ü"},
-		"long line":  {"a\n" + long + "b\n", "a|" + strings.TrimSpace(long) + "|b"},
-		"many lines": {many, strings.TrimSuffix(strings.Repeat("z|", 500), "|") + "|WARN 202 bytes are left out here|" + strings.TrimSuffix(strings.Repeat("z|", 499), "|")},
-		"too much": {
+	for name, c := range map[string]struct {
+		text, want string
+		begins     int // bytes that are kept of one that is too long
+	}{
+		"lines":      {"one\ntwo\r\n\nthree", "one|two||three", 0},
+		"nothing":    {"", "", 0},
+		"no newline": {"x", "x", 0},
+		"not UTF-8":  {"a\xffb\nü", "a\uFFFDb|ü", 0},
+		"long line":  {"a\n" + long + "b\n", "a|" + strings.TrimSpace(long) + "|b", 0},
+		"many lines": {many, strings.TrimSuffix(strings.Repeat("z|", 500), "|") + "|" + strings.Repeat("z\n", 101) + "|" + strings.TrimSuffix(strings.Repeat("z|", 499), "|"), 0},
+		"too much, not kept": {
 			strings.Repeat("q", maxPrinted) + "\nlast\n",
-			fmt.Sprintf("WARN %d bytes are left out here|%s|last", maxPrinted/2+6, strings.Repeat("q", maxPrinted/2-6)),
+			fmt.Sprintf("WARN %d bytes are left out here|%s|last", maxPrinted/2+6, strings.Repeat("q", maxPrinted/2-6)), 0,
+		},
+		"too much, kept": {
+			strings.Repeat("q", maxPrinted) + "\nlast\n",
+			strings.Repeat("q", maxPrinted/2+6) + "|" + strings.Repeat("q", maxPrinted/2-6) + "|last", maxPrinted + 6,
+		},
+		"too much, kept in part": {
+			"first\n" + strings.Repeat("q", maxPrinted) + "\nlast\n",
+			fmt.Sprintf("first|%s|WARN %d bytes are left out here|%s|last", strings.Repeat("q", 94), maxPrinted/2+6-94, strings.Repeat("q", maxPrinted/2-6)), 100,
 		},
 	} {
 		for _, size := range []int{1, 7, 32 << 10, 1 << 20} {
@@ -117,7 +128,7 @@ func TestPrinter(t *testing.T) {
 			if len(b) > maxPrinted {
 				all = guest.Captured{Head: b[:maxPrinted/2], Tail: b[len(b)-maxPrinted/2:], Total: int64(len(b)), Truncated: true}
 			}
-			p.end(all)
+			p.end(all, b[:min(c.begins, len(b))])
 			if text := strings.Join(got, "|"); text != c.want {
 				t.Errorf("%s in pieces of %d: %.300q, want %.300q", name, size, text, c.want)
 			}

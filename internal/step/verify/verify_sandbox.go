@@ -25,6 +25,8 @@ const (
 	maxProbe = 64 << 20
 	// maxOutput is how much of each stream of a command is kept for the log.
 	maxOutput = 32 << 10
+	// maxKept is how much of a longer one is kept at all.
+	maxKept = 15 << 20
 	// maxTold is how much of a command's stderr its row repeats.
 	maxTold = 400
 )
@@ -208,8 +210,9 @@ func (p *probe) command(ctx context.Context, i int, cmd string) (outcome, error)
 	if cmd == "" {
 		return outcome{false, "no command is named"}, nil
 	}
+	kept := guest.Keep{Max: maxKept}
 	res, err := guest.Output(ctx, p.box, guest.Command{Argv: []string{"bash", "-c", cmd}, Dir: p.base, Timeout: p.limit},
-		guest.Limits{Stdout: maxOutput, Stderr: maxOutput})
+		guest.Limits{Stdout: maxOutput, Stderr: maxOutput, Spill: kept.Spill})
 	if err != nil {
 		if err := lost(ctx, err); err != nil {
 			return outcome{}, err
@@ -221,6 +224,12 @@ func (p *probe) command(ctx context.Context, i int, cmd string) (outcome, error)
 	}
 	p.call.Log.Info("a command did not succeed", "criterion", i, "exit", res.Exit.Status(),
 		"stdout", text(res.Stdout, maxOutput), "stderr", text(res.Stderr, maxOutput))
+	// What was too long for that is an entry of its own, which the record keeps as an object.
+	for j, whole := range [][]byte{kept.Stdout, kept.Stderr} {
+		if len(whole) > 0 {
+			p.call.Log.Info(strings.ToValidUTF8(string(whole), "\uFFFD"), "criterion", i, "stream", []string{"stdout", "stderr"}[j], "bytes", len(whole))
+		}
+	}
 	return outcome{false, p.ended(res)}, nil
 }
 
