@@ -36,7 +36,7 @@ func (s *spawner) probe(p *guest.Probing, outside int) ([]guest.Tried, error) {
 			{"new_privileges", gainsNothing},
 			{"system_calls", callsAreFiltered},
 		}
-		if s.fence > 0 && !p.Image { // an engine's container was born in the root that it has
+		if s.fence > 0 && !s.minded { // an engine's container was born in the root that it has
 			probes = append(probes, probe{"leaked_folder", func(*guest.Probing) error { return reachesNothingBy(outside) }})
 		}
 		for _, try := range probes {

@@ -63,8 +63,14 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // A leased box is found, renewed and removed by a later process, and its image's words are kept for who runs its program.
 func TestFoundAgain(t *testing.T) {
 	p := openEngineProvider(t)
-	info := start(t, p, sandbox.Spec{Key: "k", Name: "Kept One", Run: "r1", Env: []string{"GREETING=ho", "MINE=1"}})
-	if e := info.Entry; e == nil || e.User != "1000:1000" || e.WorkingDir != "/srv" || !slices.Equal(e.Cmd, []string{"/bin/sh"}) || !slices.Contains(e.Env, "GREETING=hello") {
+	built, err := p.Build(t.Context(), sandbox.Build{
+		Context: buildContext(t, "FROM "+testTag+"\nENV GREETING=hello\nWORKDIR /srv\nUSER 1000:1001\nCMD [\"/bin/sh\"]\n", nil),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := start(t, p, sandbox.Spec{Image: built.ID, Key: "k", Name: "Kept One", Run: "r1", Env: []string{"GREETING=ho", "MINE=1"}})
+	if e := info.Entry; e == nil || e.User != "1000:1001" || e.WorkingDir != "/srv" || !slices.Equal(e.Cmd, []string{"/bin/sh"}) || !slices.Contains(e.Env, "GREETING=hello") {
 		t.Errorf("the image's entry is %+v", info.Entry)
 	}
 	if !strings.Contains(info.Image, "sha256:") || info.Network != sandbox.NetNone {
@@ -74,11 +80,11 @@ func TestFoundAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	q := sameState(t, p)
-	again, err := q.Create(t.Context(), sandbox.Spec{Key: "k"})
+	again, err := q.Create(t.Context(), sandbox.Spec{Image: built.ID, Key: "k"})
 	if err != nil || again.ID != info.ID {
 		t.Fatalf("the key gave %s, %v; want %s", again.ID, err, info.ID)
 	}
-	if got := run(t, q, info.ID, "echo $GREETING $MINE; hostname; id -u; pwd"); got != "ho 1\nkept-one\n0\n/root\n" {
+	if got := run(t, q, info.ID, "echo $GREETING $MINE; hostname; id -u; id -g; pwd"); got != "ho 1\nkept-one\n1000\n1001\n/srv\n" {
 		t.Errorf("inside: %q", got)
 	}
 	if err := q.Destroy(t.Context(), info.ID); err != nil {

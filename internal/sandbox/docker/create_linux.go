@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -253,6 +254,8 @@ func (m *making) boot(ctx context.Context) (*guest.Booted, error) {
 			Image: true, Network: m.spec.Network != sandbox.NetNone,
 		},
 	}
+	c := m.image.config
+	b.User, b.Dir = c.User, path.Join("/", c.WorkingDir)
 	for _, s := range m.spec.Shown {
 		if s.Hold != nil {
 			files = append(files, s.Hold)

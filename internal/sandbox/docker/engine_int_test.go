@@ -20,7 +20,7 @@ import (
 )
 
 // testTag names the image that the tests build.
-const testTag = "agentenv-test-busybox:latest"
+const testTag = "agentenv-test-busybox:2"
 
 // need stops a test for what the machine lacks: a failure where everything is to be here.
 func need(t testing.TB, what string, err error) {
@@ -73,7 +73,7 @@ func openEngineProvider(t testing.TB) *Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	built, err := p.Build(t.Context(), sandbox.Build{Context: buildContext(t, "FROM scratch\nCOPY busybox /bin/busybox\nCOPY passwd /etc/passwd\nRUN [\"/bin/busybox\", \"--install\", \"/bin\"]\nENV GREETING=hello\nWORKDIR /srv\nUSER 1000:1000\nCMD [\"/bin/sh\"]\n",
+	built, err := p.Build(t.Context(), sandbox.Build{Context: buildContext(t, "FROM scratch\nCOPY busybox /bin/busybox\nCOPY passwd /etc/passwd\nRUN [\"/bin/busybox\", \"--install\", \"/bin\"]\nWORKDIR /root\n",
 		map[string]string{"busybox": string(b), "passwd": "root:x:0:0:root:/root:/bin/sh\n"}), Tag: testTag})
 	if err != nil {
 		t.Fatal(err)
@@ -132,7 +132,7 @@ func left(t testing.TB, p *Provider) []string {
 
 func TestSuite(t *testing.T) {
 	openEngineProvider(t)
-	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return openEngineProvider(t) }, sandboxtest.Features{Real: true, Minded: true})
+	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return openEngineProvider(t) }, sandboxtest.Features{Real: true, Minded: true, Dir: "/root"})
 }
 
 // run is the output of a shell's text in a box.

@@ -23,6 +23,8 @@ import (
 type Features struct {
 	// Real: boxes run real programs, a POSIX shell among them, and real processes die.
 	Real bool
+	// Dir is where commands run that name no folder; "" is their user's home.
+	Dir string
 	// Minded: between PID 1 and each command is a process that minds it.
 	Minded bool
 	// Egress: allow_all reaches public addresses alone.

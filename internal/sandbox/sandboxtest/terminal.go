@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -57,6 +58,14 @@ func user(t *testing.T, s *suite) {
 		"worker:77":   "1234 77 77 /tmp/worker /tmp/worker worker" + none,
 		"4321:77":     "4321 77 77 / /" + none,
 	} {
+		if f := strings.Fields(want); s.f.Dir != "" { // the image's folder comes before a user's home
+			at := slices.Index(f, "CapEff:") - 1
+			if name != "4321:77" { // it has no name
+				at--
+			}
+			f[at] = s.f.Dir
+			want = strings.Join(f, " ")
+		}
 		got, err := who(name)
 		if errors.Is(err, errors.ErrUnsupported) {
 			if !strings.Contains(err.Error(), "user") {
