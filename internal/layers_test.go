@@ -29,7 +29,7 @@ var levels = []struct {
 	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "store/*", "runlog/*", "sandbox/sandboxtest"}},
 	{6, []string{"exampleserver", "sandbox/*", "judge", "computer", "gateway/*", "agent/*", "plugin/*"}},
 	{7, []string{"deploy", "envstore", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore"}},
-	{8, []string{"step/*", "run"}},
+	{8, []string{"step/*", "run", "envowner"}},
 	{9, []string{"eval", "bundlerun", "openenv", "console", "workspace"}},
 	{10, []string{"app"}},
 	{11, []string{"cli", "cli/*"}},

@@ -14,6 +14,7 @@ import (
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/config"
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/store/secrets"
 	"agentenv.internal/agentenv/internal/store/sqlite"
@@ -34,6 +35,7 @@ type App struct {
 	secretStore part[*secrets.Secrets]
 	store       part[*sqlite.Store]
 	world       part[sandboxes]
+	envs        part[*deploy.Envs]
 	engine      part[*bundlerun.Engine]
 
 	mu      sync.Mutex

@@ -7,7 +7,6 @@ import (
 
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
-	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/step"
@@ -25,7 +24,10 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 		if err != nil {
 			return nil, err
 		}
-		envs := deploy.NewEnvs(w.deploy, s, deploy.EnvOptions{})
+		envs, err := a.getEnvs(ctx)
+		if err != nil {
+			return nil, err
+		}
 		return &bundlerun.Engine{
 			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy, envs, data.NewDownloads(a.Config().PrivateDownloads())), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
 			Machine: &bundlerun.Machine{

@@ -22,7 +22,7 @@ func (b *Bundle) Resolve() diag.List {
 		toRun = toRun || e.Group == Tasks || e.Group == Evals
 		r.entry(e)
 	}
-	if !toRun {
+	if !toRun && !b.Source.Part {
 		r.l.Add(diag.Problem{Code: "bundle.nothing", Summary: "this bundle has no tasks or evals to run", Fix: "write tasks/<name>.json", Prefixed: true})
 	}
 	return r.l

@@ -21,6 +21,7 @@ type Source struct {
 	Root   string // as shown to people: an absolute path, or "<distribution>/<name>"
 	Dir    string // the folder's real path; empty when the bundle is no folder of this machine
 	IDRoot string // "@local/~/b": ids are made of it
+	Part   bool   // a part of a bundle, which need not hold anything to run
 
 	close func() error
 }

@@ -13,6 +13,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/artifact"
 	"agentenv.internal/agentenv/internal/cli/bundle"
 	"agentenv.internal/agentenv/internal/cli/config"
+	"agentenv.internal/agentenv/internal/cli/env"
 	"agentenv.internal/agentenv/internal/cli/eval"
 	"agentenv.internal/agentenv/internal/cli/gateway"
 	"agentenv.internal/agentenv/internal/cli/image"
@@ -99,6 +100,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		task.New(p),
 		eval.New(p),
 		runs.New(p),
+		env.New(p),
 		sandbox.New(p),
 		image.New(p),
 		gateway.New(p),

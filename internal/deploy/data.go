@@ -57,8 +57,8 @@ func quoted(names []string) string {
 
 // Loaded is what Load did.
 type Loaded struct {
-	Names   []string // environments that have the data now, in the artifact's order
-	Skipped []string // environments of a universe that the deployment has no server for
+	Names   []string `json:"names"`   // environments that have the data now, in the artifact's order
+	Skipped []string `json:"skipped"` // environments of a universe that the deployment has no server for
 }
 
 // Load gives each server its environment's data: what it held is reset and the new data added, environments side by side. An environment whose add fails is

@@ -1,11 +1,13 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -51,12 +53,14 @@ func NewEnvs(d *Deployments, files envstore.Reader, o EnvOptions) *Envs {
 type EnvRequest struct {
 	Run, Step string
 	Attempt   int
-	Env       envstore.Env
-	Type      string // providers to try, comma-separated; "" is the default chain
-	Lease     time.Duration
-	CPU       float64 // of each server; 0: the provider's default
-	MemoryMB  int64
-	DiskMB    int64
+	// Instance is the id of the deployment; "" for one of Deploy's choosing.
+	Instance string
+	Env      envstore.Env
+	Type     string // providers to try, comma-separated; "" is the default chain
+	Lease    time.Duration
+	CPU      float64 // of each server; 0: the provider's default
+	MemoryMB int64
+	DiskMB   int64
 	// Consistent serves one tool call at a time, so that every change has one author.
 	Consistent bool
 	Labels     map[string]string
@@ -77,6 +81,7 @@ type Env struct {
 	Run      string
 	Step     string
 	Instance string
+	Title    string // what its MCP server is called
 	Created  time.Time
 	Expires  time.Time
 	// Gateway stands in front of the servers until the environment is taken down.
@@ -139,7 +144,7 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 	now := time.Now()
 	out := &Env{
 		ID: r.Env.ID, Version: r.Env.Version, Type: r.Env.Type, Provider: r.Env.Provider, Run: r.Run, Step: r.Step,
-		Instance: r.Env.ID + "-" + strings.ToLower(rand.Text()[:8]), Created: now, Expires: now.Add(r.Lease), Mode: "performance",
+		Instance: cmp.Or(r.Instance, r.Env.ID+"-"+strings.ToLower(rand.Text()[:8])), Title: title(r.Env), Created: now, Expires: now.Add(r.Lease), Mode: "performance",
 	}
 	if r.Consistent {
 		out.Mode = "consistent"
@@ -191,6 +196,9 @@ func (e *Envs) startAll(ctx context.Context, r EnvRequest, out *Env) error {
 	out.Servers = slices.DeleteFunc(out.Servers, func(s *Server) bool { return s == nil })
 	return err
 }
+
+// title is what the MCP server of an environment is called.
+func title(e envstore.Env) string { return cmp.Or(e.Name, fileName(path.Base(e.ID))) }
 
 // label names a part for people.
 func label(p envstore.Part) string {

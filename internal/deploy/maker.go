@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,10 +179,7 @@ func (s *Server) transport() *http.Transport {
 
 // front makes the gateway in front of the servers. It outlives ctx: closing the environment ends it.
 func (e *Envs) front(ctx context.Context, r EnvRequest, v *Env) (*front.Gateway, error) {
-	o := front.Options{Name: r.Env.Name, Consistent: r.Consistent, Log: e.log, CallLog: r.CallLog, StateFile: r.StateFile}
-	if o.Name == "" {
-		o.Name = fileName(path.Base(v.ID))
-	}
+	o := front.Options{Name: v.Title, Consistent: r.Consistent, Log: e.log, CallLog: r.CallLog, StateFile: r.StateFile}
 	for _, s := range v.Servers {
 		if !s.backend() {
 			continue

@@ -1,0 +1,158 @@
+package env
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/atomicfile"
+	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/env"
+	"agentenv.internal/agentenv/internal/ledger"
+	"agentenv.internal/agentenv/internal/ref"
+)
+
+type putOptions struct {
+	name           string
+	fromDockerfile bool
+	dryRun         bool
+	json           *bool
+}
+
+func newPut(p *verb.Program) *cobra.Command {
+	var o putOptions
+	cmd := &cobra.Command{
+		Use:   "put ID FOLDER",
+		Short: "Store a folder as the next version of an environment",
+		Long: `Stores a folder with a Dockerfile, or with an env.toml that says what it is made of, as an environment under a local id (@local/…): what a bundle with that folder in its
+envs/ would write, by the same checks. A folder that has not changed is not written again.
+
+With --process-from-dockerfile, a process.toml is written into the folder first, so that the server runs without an image: what its Dockerfile does, where that is simple.`,
+		Example: "  agent-env env put @local/desk/mail ./mail\n  agent-env env put @local/desk/mail ./mail --process-from-dockerfile",
+		Args:    verb.Args("ID", "FOLDER"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return put(cmd.Context(), p, args[0], args[1], o) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.name, "environment-name", "", "the `NAME` of its server; that of its card in the sources when left out")
+	f.BoolVar(&o.fromDockerfile, "process-from-dockerfile", false, "write process.toml from the folder's Dockerfile first")
+	f.BoolVar(&o.dryRun, "dry-run", false, "check everything and tell what would be written; write nothing")
+	o.json = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+// stored is what --json prints.
+type stored struct {
+	verb.Format
+	ID       string         `json:"id"`
+	DryRun   bool           `json:"dry_run,omitempty"`
+	Writes   []ledger.Line  `json:"writes"`
+	Problems []verb.Problem `json:"problems"`
+}
+
+func put(ctx context.Context, p *verb.Program, id, folder string, o putOptions) error {
+	root, name := path.Dir(id), path.Base(id)
+	if err := ref.CheckAuthored(id); err != nil || root == "@local" {
+		return verb.Usagef("%q is no id for an environment: write @local/<folder>/<name>", id)
+	}
+	if o.fromDockerfile {
+		if err := writeProcess(p, folder, o.dryRun); err != nil {
+			return err
+		}
+	}
+	a, _, err := open(ctx, p)
+	if err != nil {
+		return err
+	}
+	dir, err := bundle.OpenDir(folder)
+	if err != nil {
+		return fmt.Errorf("%s: %w", folder, err)
+	}
+	more := map[string][]byte{}
+	if o.name != "" {
+		if _, err := fs.Stat(dir.FS, "env.toml"); err == nil {
+			dir.Close()
+			return verb.Usagef("the folder has an env.toml: write environment_name there, and leave --environment-name out")
+		}
+		more["env.toml"] = []byte("environment_name = " + strconv.Quote(o.name) + "\n")
+	}
+	src := bundle.Nest(dir, "envs/"+name, root, more)
+	defer src.Close()
+	engine, err := a.Engine(ctx)
+	if err != nil {
+		return err
+	}
+	rep := &reporter{p: p}
+	sum, err := engine.Register(ctx, bundlerun.Request{Source: src, DryRun: o.dryRun}, rep)
+	if err != nil {
+		return err
+	}
+	if *o.json {
+		return p.Streams.JSON(stored{verb.V1(), id, o.dryRun, sum.Writes, verb.Problems(rep.problems)})
+	}
+	for _, l := range sum.Writes {
+		p.Streams.Printf("%s\n", strings.TrimPrefix(l.String(), "envs/"))
+	}
+	if o.dryRun {
+		p.Streams.Println("Dry run: nothing is written.")
+	}
+	return nil
+}
+
+// writeProcess writes process.toml from the folder's Dockerfile, unless it is there.
+func writeProcess(p *verb.Program, folder string, dryRun bool) error {
+	to := filepath.Join(folder, env.ProcessFile)
+	if _, err := os.Lstat(to); err == nil {
+		return fmt.Errorf("%s is there already; take it away to write it anew", to)
+	}
+	from := filepath.Join(folder, "Dockerfile")
+	src, err := os.ReadFile(from)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s has no Dockerfile", folder)
+	}
+	if err != nil {
+		return err
+	}
+	text, l := env.ProcessOf(from, src)
+	if err := l.Err(); err != nil {
+		return err
+	}
+	if dryRun {
+		p.Streams.Note("Would write %s:\n%s", to, text)
+		return nil
+	}
+	if err := atomicfile.CreateBytes(to, 0o644, []byte(text)); err != nil {
+		return err
+	}
+	p.Streams.Note("Wrote %s", to)
+	return nil
+}
+
+// reporter tells people what a write says before it ends.
+type reporter struct {
+	p        *verb.Program
+	problems diag.List
+}
+
+func (r *reporter) Problems(l diag.List) {
+	r.problems = l
+	for _, w := range l.Of(diag.Warning) {
+		r.p.Streams.Problem("Warning: %s", w)
+	}
+}
+
+func (r *reporter) Wrote(ledger.Line) {}
+
+func (r *reporter) Waiting() {
+	r.p.Streams.Note("waiting for another agent-env run to finish writing this id")
+}
