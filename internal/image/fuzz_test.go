@@ -104,7 +104,7 @@ func FuzzReference(f *testing.F) {
 		if s.key() == "" {
 			t.Fatalf("%q has no key", text)
 		}
-		if s.kind == fromLayout || s.kind == fromArchive {
+		if s.kind == fromLayout || s.kind == fromArchive { // a path that is there is taken whole, so its spelling says nothing here
 			if !filepath.IsAbs(s.path) {
 				t.Errorf("%q leads to %q", text, s.path)
 			}

@@ -133,6 +133,15 @@ func (s *Store) Root(ctx context.Context, text string, p Progress) (*Root, func(
 	if err := s.room(0); err != nil {
 		return nil, nil, fmt.Errorf("start from the image %s: %w", text, err)
 	}
+	if src.pinned() { // it may have come by another name
+		root, err := s.held(ctx, s.imageKey(src.key()))
+		if err == nil {
+			return root, root.release, nil
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return nil, nil, err
+		}
+	}
 	if r, ok, err := s.readRef(src.key()); err != nil {
 		return nil, nil, err
 	} else if ok {

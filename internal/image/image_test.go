@@ -405,6 +405,25 @@ func TestFileChanges(t *testing.T) {
 	}
 }
 
+// A reference with a digest, as the store answers them, means that image for ever, and needs no source while it is here.
+func TestPinned(t *testing.T) {
+	h, s, file := newHub(t), newStore(t), filepath.Join(t.TempDir(), "root:1.tar")
+	write(t, file, layerTar(t, entry{name: "v", body: "1"}))
+	one := rootOfRef(t, s, file)
+	tagged := rootOfRef(t, s, h.push(t, "app:1", imageOfLayers(t, nil, layerTar(t, entry{name: "a"}))))
+	write(t, file, layerTar(t, entry{name: "v", body: "two"}, entry{name: "w"}))
+	h.handler = func(w http.ResponseWriter, _ *http.Request) bool { w.WriteHeader(http.StatusTeapot); return true }
+	for _, r := range []*Root{one, tagged} {
+		if again := rootOfRef(t, s, r.Ref); again.Layers[0] != r.Layers[0] || again.Ref != r.Ref {
+			t.Errorf("%s is %s", r.Ref, again.Ref)
+		}
+	}
+	empty := newStore(t)
+	if _, _, err := empty.Root(t.Context(), one.Ref, nil); !errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), "holds another image by now") {
+		t.Error(err)
+	}
+}
+
 // What came in is checked by both digests, and nothing of a damaged layer stays.
 func TestDamaged(t *testing.T) {
 	h, s := newHub(t), newStore(t)

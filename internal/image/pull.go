@@ -28,7 +28,7 @@ func (s *Store) pull(ctx context.Context, src Source, p Progress) (_ *Root, err 
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, o.close()) }()
-	key := imagePrefix + s.owners.String() + "-" + hashOf(o.ref)
+	key := s.imageKey(o.ref)
 	root, err := s.held(ctx, key)
 	if errors.Is(err, ErrNotFound) {
 		root, err = s.fetch(ctx, key, o, p)
@@ -45,6 +45,11 @@ func (s *Store) pull(ctx context.Context, src Source, p Progress) (_ *Root, err 
 		return nil, fmt.Errorf("make room in the store of images: %w", err)
 	}
 	return root, nil
+}
+
+// imageKey is the key of an image's tree; ref is with the digest.
+func (s *Store) imageKey(ref string) string {
+	return imagePrefix + s.owners.String() + "-" + hashOf(ref)
 }
 
 func hashOf(text string) string {

@@ -20,6 +20,8 @@ type Source struct {
 	path string // of a layout or an archive, absolute
 	tag  string // in a layout or an archive; or an engine's name for an image
 	ref  name.Reference
+	// digest is of the one image that is meant; "" for the one that is there. Of a registry's it is in ref.
+	digest string
 }
 
 type sourceKind string
@@ -39,8 +41,30 @@ const (
 //	docker-daemon:NAME                                    an image of the engine that DOCKER_HOST names
 //	./DIR, ./FILE, /FILE                                  a layout or an archive, by what is there
 //
-// Relative paths are taken from the working folder.
+// Relative paths are taken from the working folder. Each may end in @sha256:… and means that one image then, as references with digests do that
+// the store answers.
 func Parse(text string) (Source, error) {
+	if plain, digest, ok := cutDigest(text); ok {
+		s, err := parse(plain)
+		if err == nil && s.kind != fromRegistry {
+			s.digest = digest
+			return s, nil
+		}
+	}
+	return parse(text)
+}
+
+// cutDigest splits the digest off a reference.
+func cutDigest(text string) (plain, digest string, ok bool) {
+	const mark, length = "@sha256:", 64
+	i := len(text) - length - len(mark)
+	if i < 1 || text[i:i+len(mark)] != mark || strings.Trim(text[i+len(mark):], "0123456789abcdef") != "" {
+		return text, "", false
+	}
+	return text[:i], text[i+1:], true
+}
+
+func parse(text string) (Source, error) {
 	scheme, rest, found := strings.Cut(text, ":")
 	switch {
 	case text == "":
@@ -104,6 +128,22 @@ func (s Source) String() string { return s.key() }
 func (s Source) Local() bool { return s.kind != fromRegistry }
 
 func (s Source) key() string {
+	if s.digest != "" {
+		return s.plainKey() + "@" + s.digest
+	}
+	return s.plainKey()
+}
+
+// pinned tells whether the reference means one image for ever.
+func (s Source) pinned() bool {
+	if s.kind == fromRegistry {
+		_, ok := s.ref.(name.Digest)
+		return ok
+	}
+	return s.digest != ""
+}
+
+func (s Source) plainKey() string {
 	switch s.kind {
 	case fromRegistry:
 		return s.ref.Name()
@@ -119,6 +159,9 @@ func (s Source) key() string {
 // stamp changes when what the reference names may have changed; "" for registries, whose references are asked for on demand alone.
 func (s Source) stamp(ctx context.Context) (string, error) {
 	path := s.path
+	if s.pinned() {
+		return "", nil
+	}
 	switch s.kind {
 	case fromRegistry:
 		return "", nil
@@ -171,7 +214,11 @@ func (s *Store) open(ctx context.Context, src Source) (*opened, error) {
 		return nil, err
 	}
 	if o.ref == "" {
-		o.ref = src.key() + "@" + o.digest
+		o.ref = src.plainKey() + "@" + o.digest
+	}
+	if src.digest != "" && o.digest != src.digest {
+		err := fmt.Errorf("%w: %s holds another image by now (%s)", ErrNotFound, src.plainKey(), o.digest)
+		return nil, errors.Join(err, o.close())
 	}
 	if err := check(o); err != nil {
 		return nil, errors.Join(err, o.close())

@@ -247,7 +247,7 @@ func (m *making) boot(ctx context.Context) (*guest.Booted, error) {
 	defer file.Close()
 	files := []*os.File{lf, file}
 	b := &guest.Boot{
-		Given: true, Tied: m.spec.Tied, Lease: m.spec.Lease,
+		Given: true, Tied: m.spec.Tied, Lease: m.spec.Lease, User: m.image.config.User, Dir: m.image.config.WorkingDir,
 		Env: append(append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.image.config.Env...), m.spec.Env...),
 		Probe: guest.Probing{
 			Hidden: []string{m.p.opts.StateRoot, m.engine.socket}, HostPID: os.Getpid(), HostUID: os.Geteuid(),

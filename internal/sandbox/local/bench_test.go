@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
 )
@@ -17,10 +19,36 @@ import (
 func BenchmarkStart(b *testing.B) {
 	p := openAt(b, stateRoot(b))
 	warm(b, p)
+	benchStart(b, p, sandbox.Spec{Tied: true})
+}
+
+// BenchmarkImageStart is BenchmarkStart with an image's root of so many layers.
+func BenchmarkImageStart(b *testing.B) {
+	for _, layers := range []int{1, 10, 60} {
+		b.Run(strconv.Itoa(layers), func(b *testing.B) {
+			p := openImages(b)
+			all := []v1.Layer{programs(b, "true")}
+			for i := range layers - 1 {
+				all = append(all, layerOf(b, member{name: fmt.Sprintf("d/f%d", i), body: "x"}))
+			}
+			s := sandbox.Spec{Tied: true, Image: layoutOf(b, v1.Config{}, all...)}
+			info, err := p.Create(b.Context(), s)
+			if err == nil {
+				err = p.Destroy(b.Context(), info.ID)
+			}
+			if err != nil {
+				b.Fatal(err)
+			}
+			benchStart(b, p, s)
+		})
+	}
+}
+
+func benchStart(b *testing.B, p sandbox.Provider, s sandbox.Spec) {
 	var took []time.Duration
 	for b.Loop() {
 		begin := time.Now()
-		info, err := p.Create(b.Context(), sandbox.Spec{Tied: true})
+		info, err := p.Create(b.Context(), s)
 		if err != nil {
 			b.Fatal(err)
 		}
