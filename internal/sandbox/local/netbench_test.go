@@ -188,6 +188,30 @@ func benchServe(c net.Conn) {
 	}
 }
 
+// BenchmarkNetworkStart is from the call of Create to its answer for a box with a network.
+func BenchmarkNetworkStart(b *testing.B) {
+	root := stateRoot(b)
+	p := openAt(b, root)
+	warm(b, p)
+	var took []time.Duration
+	for b.Loop() {
+		begin := time.Now()
+		info, err := p.Create(b.Context(), sandbox.Spec{Tied: true, Network: sandbox.NetAllowAll})
+		if err != nil {
+			b.Fatal(err)
+		}
+		took = append(took, time.Since(begin))
+		b.StopTimer()
+		if err := p.Destroy(b.Context(), info.ID); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
+	b.ReportMetric(float64(took[len(took)*99/100].Microseconds())/1000, "p99-ms")
+}
+
 // BenchmarkNetwork compares a program in a box that reaches a server of the host's loopback through the box's network with the same
 // program outside.
 func BenchmarkNetwork(b *testing.B) {
