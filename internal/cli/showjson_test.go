@@ -67,7 +67,7 @@ func fields(typ reflect.Type, at string, out map[string]string) {
 		}
 	default:
 		out[at] = map[reflect.Kind]string{
-			reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer", reflect.Uint64: "integer", reflect.Float64: "number",
+			reflect.String: "string", reflect.Bool: "boolean", reflect.Int: "integer", reflect.Int64: "integer", reflect.Uint64: "integer", reflect.Uint16: "integer", reflect.Float64: "number",
 		}[typ.Kind()]
 	}
 }

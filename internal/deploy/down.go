@@ -161,6 +161,10 @@ func (d *Deployments) undoAll(ctx context.Context, a *account, us []undo) (Gone,
 
 // remove destroys a sandbox and tells the run's observer. Its name is free afterwards, also when the removal failed.
 func (d *Deployments) remove(ctx context.Context, a *account, u undo) error {
+	info := u.box.info
+	if l, ok := u.box.prov.(sandbox.NetworkLogger); ok && info.Network != sandbox.NetNone {
+		info.Blocked, _ = l.Blocked(ctx, info.ID) // it goes with the box; a box that is gone already tells nothing
+	}
 	err := d.destroy(ctx, u.box)
 	d.mu.Lock()
 	if a.boxes[u.name] == u.box {
@@ -169,7 +173,7 @@ func (d *Deployments) remove(ctx context.Context, a *account, u undo) error {
 	observer := a.policy.Observer
 	d.mu.Unlock()
 	if observer != nil {
-		observer.BoxRemoved(u.step, u.name, u.box.info, err)
+		observer.BoxRemoved(u.step, u.name, info, err)
 	}
 	return err
 }

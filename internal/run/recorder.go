@@ -254,11 +254,18 @@ func (r *recorder) BoxCreated(step, name string, b sandbox.Info) {
 	r.later(event(runlog.BoxCreated, step, 0, runlog.Box{ID: b.ID, Name: name, Provider: b.Provider, Step: step, Tied: b.Tied, Isolation: isolation}))
 }
 
+// maxBlocked is how many blocked destinations of a sandbox a run's record holds.
+const maxBlocked = 100
+
 // BoxRemoved records that a sandbox is gone, or why it isn't.
 func (r *recorder) BoxRemoved(step, name string, b sandbox.Info, err error) {
 	box := runlog.Box{ID: b.ID, Name: name, Provider: b.Provider, Step: step}
 	if err != nil {
 		box.Error = r.redact.String(err.Error())
+	}
+	for _, entry := range b.Blocked[:min(len(b.Blocked), maxBlocked)] {
+		entry.Host = r.redact.String(entry.Host) // a name may be asked for that carries a secret out
+		box.Blocked = append(box.Blocked, entry)
 	}
 	r.later(event(runlog.BoxRemoved, step, 0, box))
 }

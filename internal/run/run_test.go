@@ -512,6 +512,7 @@ func TestIsolationIsTheWeakestSeen(t *testing.T) {
 		o.BoxCreated("s", "one", sandbox.Info{ID: "1", Isolation: sandbox.Isolation{Level: sandbox.LevelContainer}})
 		o.BoxCreated("s", "two", sandbox.Info{ID: "2", Isolation: sandbox.Isolation{Level: sandbox.LevelNamespaces}})
 		o.BoxRemoved("s", "two", sandbox.Info{ID: "2"}, errors.New("busy"))
+		o.BoxRemoved("s", "one", sandbox.Info{ID: "1", Blocked: []guest.Blocked{{Proto: "dns", Host: "evil.test", Why: "no", Count: 10}}}, nil)
 		return nil
 	})
 	res, _ := r.run(t.Context())
@@ -524,7 +525,8 @@ func TestIsolationIsTheWeakestSeen(t *testing.T) {
 	}
 	want(t, "box events", strings.Join(boxes, "\n"), `box.created {"id":"1","name":"one","provider":"","step":"s","isolation":{"level":"container"}}
 box.created {"id":"2","name":"two","provider":"","step":"s","isolation":{"level":"namespaces"}}
-box.removed {"id":"2","name":"two","provider":"","step":"s","error":"busy"}`)
+box.removed {"id":"2","name":"two","provider":"","step":"s","error":"busy"}
+box.removed {"id":"1","name":"one","provider":"","step":"s","blocked":[{"time":"0001-01-01T00:00:00Z","proto":"dns","host":"evil.test","why":"no","count":10}]}`)
 }
 
 func TestPreflightTellsAllAtOnce(t *testing.T) {

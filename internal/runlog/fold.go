@@ -198,8 +198,13 @@ func (f *folder) box(kind string, d Box) {
 		f.r.Boxes = append(f.r.Boxes, d)
 	case kind == BoxCreated:
 		f.r.Boxes[i] = d
-	case i >= 0 && d.Error != "":
-		f.r.Boxes[i].Error = d.Error
+	case i >= 0:
+		if d.Error != "" {
+			f.r.Boxes[i].Error = d.Error
+		}
+		if d.Blocked != nil {
+			f.r.Boxes[i].Blocked = d.Blocked
+		}
 	}
 }
 

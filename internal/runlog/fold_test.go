@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentenv.internal/agentenv/internal/guest"
 )
 
 var t0 = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
@@ -132,7 +134,7 @@ func TestFoldRecord(t *testing.T) {
 		ev(StepEnded, "b", set("metadata/verifications/y", `2`)),
 		ev(StepEnded, "c", `{"status":"succeeded","diff":[{"op":"unset","path":"metadata/verifications/y"},{"op":"set","path":"metadata/verifications/x/y","value":3}]}`),
 		ev(BoxRemoved, "", Box{ID: "2", Error: "its folder is busy"}),
-		ev(BoxRemoved, "", Box{ID: "1"}),
+		ev(BoxRemoved, "", Box{ID: "1", Blocked: []guest.Blocked{{Proto: "tcp", Addr: "10.0.0.1", Count: 1}}}),
 		ev(BoxRemoved, "", Box{ID: "gone", Error: "?"}),
 		ev(RunEnded, "", RunEnd{Status: Scored, Scores: map[string]float64{"x": 0.5}, Error: "low", ErrorType: "T", Step: "b", Left: []string{"2"}}),
 	)
@@ -143,7 +145,7 @@ func TestFoldRecord(t *testing.T) {
 	if r.FailedAt != "b" || !reflect.DeepEqual(r.Left, []string{"2"}) || r.Isolation != "namespaces" {
 		t.Errorf("failed at %q, left %q, isolation %q", r.FailedAt, r.Left, r.Isolation)
 	}
-	if len(r.Boxes) != 3 || r.Boxes[0].Name != "one" || r.Boxes[0].Error != "" || r.Boxes[1].Error != "its folder is busy" {
+	if len(r.Boxes) != 3 || r.Boxes[0].Name != "one" || r.Boxes[0].Error != "" || r.Boxes[1].Error != "its folder is busy" || len(r.Boxes[0].Blocked) != 1 {
 		t.Errorf("boxes %+v", r.Boxes)
 	}
 	got, err := json.Marshal(r.Verified)

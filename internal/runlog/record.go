@@ -3,6 +3,8 @@ package runlog
 import (
 	"encoding/json"
 	"time"
+
+	"agentenv.internal/agentenv/internal/guest"
 )
 
 // RunStart is the data of RunStarted.
@@ -98,6 +100,7 @@ type Box struct {
 	Tied      bool            `json:"tied,omitempty"`      // it dies with its owner's process
 	Isolation json.RawMessage `json:"isolation,omitempty"` // sandbox.Isolation, as probed
 	Error     string          `json:"error,omitempty"`
+	Blocked   []guest.Blocked `json:"blocked,omitempty"` // of one that is removed: what its network policy kept it from, the first hundred
 }
 
 // Record is what a run's events fold to.

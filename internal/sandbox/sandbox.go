@@ -202,7 +202,8 @@ type Info struct {
 	Network   string            `json:"network,omitempty"` // the policy in force
 	Egress    Egress            `json:"egress,omitzero"`   // of NetAllow
 	Published []Port            `json:"published,omitempty"`
-	Cause     string            `json:"cause,omitempty"` // of a dead box: one of the Cause words
+	Blocked   []guest.Blocked   `json:"blocked,omitempty"` // what its policy kept a box from, told once it is removed
+	Cause     string            `json:"cause,omitempty"`   // of a dead box: one of the Cause words
 	Isolation Isolation         `json:"isolation"`
 	Labels    map[string]string `json:"labels,omitempty"`
 }

@@ -193,7 +193,11 @@ func what(e runlog.Event) string {
 		return "the run is cancelled: nothing new starts"
 	case runlog.BoxCreated, runlog.BoxRemoved:
 		if d := (runlog.Box{}); decode(&d) {
-			return joinNonEmpty(fmt.Sprintf("sandbox %s (%s %s) %s", d.Name, d.Provider, d.ID, strings.TrimPrefix(e.Kind, "box.")), d.Error)
+			what := fmt.Sprintf("sandbox %s (%s %s) %s", d.Name, d.Provider, d.ID, strings.TrimPrefix(e.Kind, "box."))
+			if n := len(d.Blocked); n > 0 {
+				what += fmt.Sprintf(", kept from %d destinations", n)
+			}
+			return joinNonEmpty(what, d.Error)
 		}
 	}
 	return e.Kind + " " + string(e.Data) // an event of a newer program
