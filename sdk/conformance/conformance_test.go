@@ -25,7 +25,7 @@ type note struct {
 	Pri  string `json:"pri,omitempty" enum:"lo,hi" default:"lo"`
 }
 
-type fault struct {
+type setFault struct {
 	Mode string  `json:"mode" enum:"live,fixed"`
 	Rate float64 `json:"rate" default:"0.0"`
 }
@@ -87,7 +87,7 @@ func newNotes(opts ...env.Option) *env.Env {
 		p, err := wire.DataPart(map[string]any{"notes": texts})
 		return []wire.Part{p}, err
 	})
-	env.AddExtension(e, "urn:example:fault/v1", "set", func(_ context.Context, in fault) (any, error) {
+	env.AddExtension(e, "urn:example:fault/v1", "set", func(_ context.Context, in setFault) (any, error) {
 		if in.Rate > 1 {
 			panic("rate out of range")
 		}
