@@ -133,7 +133,7 @@ func freePort(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: port NAME")
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // closed at once
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
 	_, port, err := net.SplitHostPort(l.Addr().String())
 	ts.Check(errors.Join(err, l.Close()))

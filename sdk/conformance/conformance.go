@@ -99,8 +99,10 @@ func Run(ctx context.Context, t Target) (Report, error) {
 	t.URL = strings.TrimRight(t.URL, "/")
 	if t.Client == nil {
 		// A server that failed one row may have closed the connection, which must not fail the next.
-		t.Client = &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		t.Client = &http.Client{
+			Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
 	}
 	all := slices.Concat(dataRows(), extensionRows(), mcpRows(), gatewayRows(), agentRows())
 	if err := t.Expect.check(all); err != nil {

@@ -99,7 +99,8 @@ func newNotes(opts ...env.Option) *env.Env {
 	}, env.Op())
 	env.AddExtension(e, "urn:example:fault/v1", "read", func(_ context.Context, in struct {
 		N int `json:"n"`
-	}) (map[string]int, error) {
+	},
+	) (map[string]int, error) {
 		return map[string]int{"n": in.N}, nil
 	}, env.Op(), env.Verb("GET"))
 	return e

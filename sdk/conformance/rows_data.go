@@ -83,17 +83,6 @@ func checkCard(ctx context.Context, p *probe) error {
 	return nil
 }
 
-func (p *probe) reset(ctx context.Context) error {
-	r, err := p.rpc(ctx, wire.Reset, "")
-	if err := fine(r, err); err != nil {
-		return fmt.Errorf("reset: %w", err)
-	}
-	if string(r.Result) != "{}" {
-		return fmt.Errorf("reset: result %s, want {}", r.Result)
-	}
-	return nil
-}
-
 // holds tells whether the answer of data/get has the fixture's text.
 func (p *probe) holds(ctx context.Context) (bool, error) {
 	r, err := p.rpc(ctx, wire.Get, "{}")
@@ -247,8 +236,10 @@ func partsOf(r wire.Response, err error) error {
 const canary = "canary-7d1f"
 
 func grant() map[string]any {
-	return map[string]any{"root_path": "conform/" + canary, "expires_at": time.Now().UTC().Add(time.Hour).Format(time.RFC3339), "max_objects": 1, "max_object_bytes": 1 << 20, "max_total_bytes": 1 << 20,
-		"write": map[string]any{"kind": wire.KindPost, "url": "https://127.0.0.1:9/" + canary, "fields": map[string]string{"policy": canary}, "path_field": "key", "file_field": "file"}}
+	return map[string]any{
+		"root_path": "conform/" + canary, "expires_at": time.Now().UTC().Add(time.Hour).Format(time.RFC3339), "max_objects": 1, "max_object_bytes": 1 << 20, "max_total_bytes": 1 << 20,
+		"write": map[string]any{"kind": wire.KindPost, "url": "https://127.0.0.1:9/" + canary, "fields": map[string]string{"policy": canary}, "path_field": "key", "file_field": "file"},
+	}
 }
 
 func namespaceParams(g map[string]any) (string, error) {

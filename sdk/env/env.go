@@ -201,8 +201,10 @@ func (e *Env) resolve() error {
 
 // makeCard is the card of what was put together.
 func (e *Env) makeCard() (wire.Card, error) {
-	c := wire.Card{Name: e.name, ProtocolVersion: wire.ProtocolVersion, URL: wire.DataPath, PreferredTransport: wire.TransportJSONRPC,
-		Interfaces: []wire.Interface{{URL: wire.MCPPath, Transport: wire.TransportMCP}}}
+	c := wire.Card{
+		Name: e.name, ProtocolVersion: wire.ProtocolVersion, URL: wire.DataPath, PreferredTransport: wire.TransportJSONRPC,
+		Interfaces: []wire.Interface{{URL: wire.MCPPath, Transport: wire.TransportMCP}},
+	}
 	exts, err := advertise(e.extensions)
 	if err != nil {
 		return c, err

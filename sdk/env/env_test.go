@@ -74,8 +74,10 @@ func TestCard(t *testing.T) {
 	if !strings.HasSuffix(body, tail) {
 		t.Errorf("card ends otherwise: %s", body)
 	}
-	for _, part := range []string{`{"uri":"urn:agentenv:data-objects/v1"`, `{"name":"notes_add","description":"Add a note.","inputSchema":{"type":"object","properties":{"text":{"type":"string","description":"Note text."},"pri":{"type":"string","default":"lo","enum":["lo","hi"]}},"required":["text"]`,
-		`{"name":"whoami","description":"Tell who calls.","inputSchema":{"type":"object","properties":{}`, `"required":false`} {
+	for _, part := range []string{
+		`{"uri":"urn:agentenv:data-objects/v1"`, `{"name":"notes_add","description":"Add a note.","inputSchema":{"type":"object","properties":{"text":{"type":"string","description":"Note text."},"pri":{"type":"string","default":"lo","enum":["lo","hi"]}},"required":["text"]`,
+		`{"name":"whoami","description":"Tell who calls.","inputSchema":{"type":"object","properties":{}`, `"required":false`,
+	} {
 		if !strings.Contains(body, part) {
 			t.Errorf("card lacks %s:\n%s", part, body)
 		}

@@ -74,7 +74,7 @@ func Example() {
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	call := func(body string) {
-		resp, err := srv.Client().Post(srv.URL+wire.DataPath, "application/json", strings.NewReader(body)) //nolint:noctx // an example
+		resp, err := srv.Client().Post(srv.URL+wire.DataPath, "application/json", strings.NewReader(body))
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -119,7 +119,7 @@ func ExampleAddExtension() {
 	}
 	for _, body := range []string{`{"open":"yes"}`, `{"open":true}`, `{"open":1,"wide":2}`} {
 		w := httptest.NewRecorder()
-		h.ServeHTTP(w, httptest.NewRequest("POST", "/agentenv/ext/example/door/set", strings.NewReader(body))) //nolint:noctx // an example
+		h.ServeHTTP(w, httptest.NewRequest("POST", "/agentenv/ext/example/door/set", strings.NewReader(body)))
 		fmt.Println(w.Code, w.Body)
 	}
 	// Output:

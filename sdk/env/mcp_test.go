@@ -61,8 +61,10 @@ func TestMCPAnswers(t *testing.T) {
 		{``, `Parse error`, 400},
 		{`{"jsonrpc":"2.0","id":"é","method":"ping"}`, `{"jsonrpc":"2.0","id":"é","result":{}}`, 200},
 		{`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"zip","arguments":{}}}`, `{"content":[{"type":"text","text":"Unknown tool: zip"}],"isError":true}`, 200},
-		{`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"notes_add","arguments":{"text":"coded"}}}`,
-			`{"content":[{"type":"text","text":"bad_note: no such note"}],"structuredContent":{"code":"bad_note","message":"no such note","retryable":false,"applied":"no","hint":"try another"},"isError":true}`, 200},
+		{
+			`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"notes_add","arguments":{"text":"coded"}}}`,
+			`{"content":[{"type":"text","text":"bad_note: no such note"}],"structuredContent":{"code":"bad_note","message":"no such note","retryable":false,"applied":"no","hint":"try another"},"isError":true}`, 200,
+		},
 		{`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"notes_add","arguments":{"pri":"up","more":1}}}`, `invalid_params: more: there is no such parameter; text: it is missing`, 200},
 		{`{"jsonrpc":"2.0","id":6,"method":"tools/call","params":{"name":"notes_add"}}`, `invalid_params: text: it is missing`, 200},
 		{`{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"notes_add","arguments":[1]}}`, `invalid_params: want a JSON object`, 200},
@@ -238,7 +240,8 @@ func TestServe(t *testing.T) {
 	e := env.New("notes", env.WithLookup(func(string) (string, bool) { return "", false }))
 	env.AddTool(e, "wait", "Wait for so many milliseconds.", func(ctx context.Context, in struct {
 		For int `json:"for"`
-	}) (string, error) {
+	},
+	) (string, error) {
 		began <- struct{}{}
 		select {
 		case <-time.After(time.Duration(in.For) * time.Millisecond):
