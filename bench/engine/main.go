@@ -217,7 +217,8 @@ func busyboxContext() (io.Reader, error) {
 	return &b, w.Close()
 }
 
-func (b *bench) startLocal(ctx context.Context) (time.Duration, error)  { return start(ctx, b.local) }
+func (b *bench) startLocal(ctx context.Context) (time.Duration, error) { return start(ctx, b.local) }
+
 func (b *bench) startDocker(ctx context.Context) (time.Duration, error) { return start(ctx, b.docker) }
 
 // start makes a box, runs a command in it, and removes it outside of the time.

@@ -2,6 +2,7 @@ package pid1
 
 import (
 	"bytes"
+	"maps"
 	"os"
 	"strconv"
 	"time"
@@ -112,9 +113,7 @@ func (r *reaper) orphans() (map[int]process, error) {
 			}
 		}
 	}
-	for pid, p := range all.below(roots) {
-		found[pid] = p
-	}
+	maps.Copy(found, all.below(roots))
 	return found, nil
 }
 

@@ -179,12 +179,12 @@ func (s *slot) why() string {
 func (s *slot) stored() (r record, lease string) {
 	buf := make([]byte, recordSize)
 	for range 3 {
-		n, err := s.file.ReadAt(buf, 0)
+		n, _ := s.file.ReadAt(buf, 0) // it ends before the buffer does
 		if n < leaseSize {
 			return record{}, ""
 		}
-		r, lease, err = parseSlot(buf[:n])
-		if err == nil {
+		var err error
+		if r, lease, err = parseSlot(buf[:n]); err == nil {
 			return r, lease
 		}
 		time.Sleep(time.Millisecond)
