@@ -312,3 +312,15 @@ func said(body []byte) string {
 	}
 	return strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "")), " ")
 }
+
+// Decode reads an answer's body of a dialect, which came as an event stream or in one piece: for those who only watch it go by.
+func Decode(dialectName, media string, body []byte) (*Response, error) {
+	var d dialect = openAI{}
+	if dialectName == Anthropic {
+		d = anthropic{}
+	}
+	if media == "text/event-stream" {
+		return d.stream(bytes.NewReader(body))
+	}
+	return d.whole(body)
+}
