@@ -113,16 +113,16 @@ func (u *unpacker) mknod(name string, kind, mode uint32) error {
 	})
 }
 
-func (u *unpacker) fifo(m member) (why string, err error) {
+func (u *unpacker) fifo(m member) error {
 	if err := u.mknod(m.name, unix.S_IFIFO, 0o600); err != nil {
-		return "", err
+		return err
 	}
 	if err := u.own(m, func(uid, gid int) error { return u.root.Lchown(m.name, uid, gid) }); err != nil {
-		return "", err
+		return err
 	}
 	u.take(m.name, fifo)
 	u.report.Files++
-	return "", u.root.Chmod(m.name, u.mode(m.mode))
+	return u.root.Chmod(m.name, u.mode(m.mode))
 }
 
 // replace makes room for a later entry of a name. A link is not on the disk yet: the last one of its name counts.

@@ -182,7 +182,7 @@ func (u *unpacker) place(m member) (why string, err error) {
 	case file:
 		why, err = u.file(m)
 	case fifo:
-		why, err = u.fifo(m)
+		err = u.fifo(m)
 	case device:
 		u.report.Devices++
 	case other:

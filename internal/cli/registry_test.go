@@ -3,7 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"io"
-	"log"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"runtime"
@@ -25,7 +25,7 @@ func serveImage(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: registry NAME FILE…")
 	}
-	srv := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
+	srv := httptest.NewServer(registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError))))
 	ts.Defer(srv.Close)
 	config := v1.Config{
 		User: "7", WorkingDir: "/srv", Env: []string{"PATH=/bin", "GREETING=hello"}, Entrypoint: []string{"/bin/sh", "-c"}, Cmd: []string{"echo $GREETING"},

@@ -1,8 +1,6 @@
 package image
 
 import (
-	"io"
-	"log"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,8 +11,6 @@ import (
 
 	"agentenv.internal/agentenv/internal/treestore"
 )
-
-func nopLog() *log.Logger { return log.New(io.Discard, "", 0) }
 
 // opaque tells whether an overlay shows nothing below a folder.
 func opaque(path string) bool {

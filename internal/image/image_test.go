@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -73,7 +74,7 @@ func layerTar(t testing.TB, es ...entry) []byte {
 
 func imageOfLayers(t testing.TB, config func(*v1.ConfigFile), layers ...[]byte) v1.Image {
 	t.Helper()
-	img := v1.Image(empty.Image)
+	img := empty.Image
 	c, err := img.ConfigFile()
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +109,7 @@ type hub struct {
 
 func newHub(t testing.TB) *hub {
 	h := &hub{}
-	reg := registry.New(registry.Logger(nopLog()))
+	reg := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h.mu.Lock()
 		handler := h.handler

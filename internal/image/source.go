@@ -149,6 +149,7 @@ func (s Source) plainKey() string {
 		return s.ref.Name()
 	case fromEngine:
 		return string(fromEngine) + ":" + s.tag
+	case fromLayout, fromArchive:
 	}
 	if s.tag != "" {
 		return string(s.kind) + ":" + s.path + ":" + s.tag
@@ -169,6 +170,7 @@ func (s Source) stamp(ctx context.Context) (string, error) {
 		return engineID(ctx, s.tag)
 	case fromLayout:
 		path = filepath.Join(path, "index.json")
+	case fromArchive:
 	}
 	fi, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -58,6 +58,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	notes = append(notes, workingFolder(b)...)
 	clock.lap("world")
 	if err := settle(b); err != nil {
 		return nil, nil, err

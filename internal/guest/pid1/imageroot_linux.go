@@ -8,6 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"agentenv.internal/agentenv/internal/guest"
+
 	"agentenv.internal/agentenv/internal/guest/tree"
 )
 
@@ -56,16 +58,16 @@ func (w *world) mountPoints(names ...string) error {
 
 // workingFolder makes the folder that an image's commands start in, as engines do. It is called in the box's root, so that the image's links
 // lead where the box's do.
-func (w *world) workingFolder() error {
-	if w.b.Dir == "" {
+func workingFolder(b *guest.Boot) (notes []string) {
+	if b.Dir == "" {
 		return nil
 	}
-	if info, err := os.Stat(w.b.Dir); err == nil && info.IsDir() {
+	if info, err := os.Stat(b.Dir); err == nil && info.IsDir() {
 		return nil
 	}
-	if err := os.MkdirAll(w.b.Dir, 0o755); err != nil {
-		w.notes = append(w.notes, "the image's working folder can't be made: "+err.Error())
-		w.b.Dir = "/"
+	if err := os.MkdirAll(b.Dir, 0o755); err != nil {
+		b.Dir = "/"
+		return []string{"the image's working folder can't be made: " + err.Error()}
 	}
 	return nil
 }

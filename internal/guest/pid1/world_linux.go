@@ -37,7 +37,7 @@ type world struct {
 // buildWorld makes the box's root and enters it. The host's mounts are out of reach when it returns.
 func buildWorld(b *guest.Boot, r *rides) ([]string, []*place, error) {
 	w := &world{b: b, rides: r}
-	for _, f := range []func() error{w.prepare, w.layers, w.skeleton, w.mountPlaces, w.devices, w.proc, w.binds, enter, w.workingFolder} {
+	for _, f := range []func() error{w.prepare, w.layers, w.skeleton, w.mountPlaces, w.devices, w.proc, w.binds, enter} {
 		if err := f(); err != nil {
 			return nil, nil, err
 		}
