@@ -133,8 +133,13 @@ func (s *Store) Root(ctx context.Context, text string, p Progress) (*Root, func(
 	if err := s.room(0); err != nil {
 		return nil, nil, fmt.Errorf("start from the image %s: %w", text, err)
 	}
-	if src.pinned() { // it may have come by another name
-		root, err := s.held(ctx, s.imageKey(src.key()))
+	// A reference with its digest, as Root.Ref has it, is one image for ever: it may have come by another name, and what is here needs no source.
+	pinned := text
+	if src.pinned() {
+		pinned = src.key()
+	}
+	if strings.Contains(pinned, "@sha256:") {
+		root, err := s.held(ctx, s.imageKey(pinned))
 		if err == nil {
 			return root, root.release, nil
 		}
