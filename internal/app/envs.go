@@ -13,6 +13,7 @@ import (
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/internal/treestore"
 )
 
 // Deployments is the folder of environments that stand without a command.
@@ -35,7 +36,13 @@ func (a *App) getEnvs(ctx context.Context) (*deploy.Envs, error) {
 		if err != nil {
 			return nil, err
 		}
-		return deploy.NewEnvs(w.deploy, s, deploy.EnvOptions{}), nil
+		set, err := a.Config().Sandbox(ctx, a.secrets)
+		if err != nil {
+			return nil, err
+		}
+		return deploy.NewEnvs(w.deploy, s, deploy.EnvOptions{
+			Trees: treestore.Open(filepath.Join(a.Config().StateRoot(), "made"), treestore.Options{}), PythonIndex: set.PythonIndex,
+		}), nil
 	})
 }
 

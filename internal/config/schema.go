@@ -244,6 +244,7 @@ func sandboxTable() doc.Field {
 		of("local", group("sandboxes of this machine",
 			of("tools", strs("folders of tool chains that sandboxes see, read-only")),
 			of("expose", strs("other paths that sandboxes see, read-only")),
+			of("python_index", str("URL of the index that Python packages of environments come from; https://pypi.org/simple when left out")),
 			of("isolation", given(choice(str("the least that must hold"), "namespaces", "none"), "namespaces")))),
 		of("images", group("images that local sandboxes start from",
 			of("cap_mb", given(whole("unpacked images are kept up to this size; those used longest ago go first", 1, 1<<40), 51200)),

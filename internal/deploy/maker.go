@@ -22,6 +22,7 @@ import (
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/internal/treestore"
 )
 
 // workFolder is where an environment's folder is in the box of its server, and where the server starts.
@@ -31,15 +32,21 @@ const workFolder = "/app"
 const localProvider = "local"
 
 // EnvOptions are what deployments of environments may use beside sandboxes.
-type EnvOptions struct{}
+type EnvOptions struct {
+	// Trees keeps what is made for environments, builds and Python packages; nil: nothing can be made.
+	Trees *treestore.Store
+	// PythonIndex is the URL of the index that packages come from; "" is DefaultPythonIndex.
+	PythonIndex string
+}
 
 // maker starts the servers of environments.
 type maker struct {
-	boxes *Deployments
-	store envstore.Reader
+	boxes   *Deployments
+	store   envstore.Reader
+	options EnvOptions
 }
 
-func newMaker(d *Deployments, files envstore.Reader, _ EnvOptions) *maker { return &maker{d, files} }
+func newMaker(d *Deployments, files envstore.Reader, o EnvOptions) *maker { return &maker{d, files, o} }
 
 // choose finds the first provider of a chain that can run a part, and what its box is to be. It is a *Refused when none can.
 func (m *maker) choose(ctx context.Context, chain []string, isolation string, r EnvRequest, p envstore.Part) (string, sandbox.Spec, error) {
@@ -97,6 +104,25 @@ func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, instan
 	if err != nil {
 		return nil, err
 	}
+	var packages, built *treestore.Held
+	defer func() { // a box holds what it is shown by itself
+		for _, h := range []*treestore.Held{packages, built} {
+			if h != nil {
+				_ = h.Release()
+			}
+		}
+	}()
+	if p.Source.Process.Python != "" {
+		if packages, err = m.packages(ctx, r, p); err != nil {
+			return nil, err
+		}
+		spec.Shown = []sandbox.Shown{{From: packages.Path(), At: pythonFolder, Hold: packages.File()}}
+	}
+	if p.Source.Process.Build != nil {
+		if built, err = m.build(ctx, r, p); err != nil {
+			return nil, err
+		}
+	}
 	s := &Server{Name: p.Name, Website: p.Website(), Key: p.Key, boxName: boxName(r, p), port: p.Source.Process.Port}
 	if s.Box, err = m.boxes.Create(ctx, Request{Run: r.Run, Step: r.Step, Attempt: r.Attempt, Name: s.boxName, Provider: provider, Spec: spec}); err != nil {
 		return nil, step.Infra(err)
@@ -105,7 +131,12 @@ func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, instan
 	if err != nil {
 		return s, step.Infra(err)
 	}
-	if err := guest.Put(ctx, box, workFolder, m.files(ctx, p.Source.Files)); err != nil {
+	if built != nil {
+		err = putTree(ctx, box, built.Path(), workFolder)
+	} else {
+		err = guest.Put(ctx, box, workFolder, putFiles(ctx, m.store, p.Source.Files))
+	}
+	if err != nil {
 		return s, step.Infra(fmt.Errorf("put its folder into the sandbox: %w", err))
 	}
 	s.server = newServer(p.Name, box, command(p))
@@ -131,7 +162,11 @@ func command(p envstore.Part) guest.Command {
 	if argv[0] == env.Self {
 		argv[0] = sandbox.SelfPath
 	}
-	return guest.Command{Argv: argv, Dir: workFolder, KillTree: true, Env: append(slices.Clone(proc.Env),
+	vars := slices.Clone(proc.Env)
+	if proc.Python != "" {
+		vars = append(vars, "PYTHONPATH="+pythonFolder, "PATH="+pythonFolder+"/bin:"+systemPath)
+	}
+	return guest.Command{Argv: argv, Dir: workFolder, KillTree: true, Env: append(vars,
 		"MCP_HOST=127.0.0.1", "MCP_PORT="+strconv.Itoa(proc.Port), "ENVIRONMENT_NAME="+p.Name, "SERVICE_NAME="+p.Name,
 		"DATABASE_URL=sqlite:////tmp/"+fileName(p.Name)+".sqlite",
 	)}
@@ -148,8 +183,8 @@ func fileName(name string) string {
 	}, name)
 }
 
-// files are stored files for guest.Put.
-func (m *maker) files(ctx context.Context, stored []artifact.Bytes) []guest.PutFile {
+// putFiles are stored files for guest.Put.
+func putFiles(ctx context.Context, objects store.Objects, stored []artifact.Bytes) []guest.PutFile {
 	out := make([]guest.PutFile, 0, len(stored))
 	for _, b := range stored {
 		f := guest.PutFile{Path: b.Path, Mode: fs.FileMode(b.Mode), Size: b.Size, Link: b.Link}
@@ -157,7 +192,7 @@ func (m *maker) files(ctx context.Context, stored []artifact.Bytes) []guest.PutF
 			f.Mode = 0o755
 		} else if b.Link == "" {
 			f.Open = func() (io.ReadCloser, error) {
-				in, _, err := store.OpenVerified(ctx, m.store, b.Digest)
+				in, _, err := store.OpenVerified(ctx, objects, b.Digest)
 				return in, err
 			}
 		}

@@ -227,6 +227,9 @@ func splitWords(s string) ([]string, bool) {
 // run allows the installation of a file of requirements.
 func (d *simple) run(x instruction) {
 	words, ok := splitWords(x.rest)
+	if ok && len(words) > 0 && slices.Contains([]string{"useradd", "adduser", "groupadd", "addgroup"}, words[0]) && !strings.ContainsAny(x.rest, "&|;<>$`") {
+		return // a box's user is nobody outside, whoever it is inside
+	}
 	at := slices.Index(words, "install")
 	if !ok || at < 0 || !slices.ContainsFunc([]string{"pip", "pip3", "python -m pip", "python3 -m pip", "uv pip"}, func(s string) bool { return strings.Join(words[:at], " ") == s }) {
 		d.fault(x.line, "RUN %s: what a build runs can't be told as a process, but for pip install -r FILE", x.rest)

@@ -9,8 +9,8 @@ func TestProcessOf(t *testing.T) {
 	for src, want := range map[string]string{
 		"FROM python:3.11-slim\nWORKDIR /app\nCOPY requirements.txt .\nRUN pip install --no-cache-dir -r requirements.txt\nCOPY . .\nENV MCP_PORT=9000 COLOUR='light blue'\n" +
 			"# end\nEXPOSE 9000\nCMD [\"python\", \"server.py\"]\n": "command = [\"python\", \"server.py\"]\npython = \"requirements.txt\"\nport = 9000\n\n[env]\nCOLOUR = \"light blue\"\n",
-		"from scratch\nCOPY --chown=1:1 server /app/server\nWORKDIR /app\nENTRYPOINT [\"./server\"]\nCMD [\"--fast\"]": "command = [\"./server\", \"--fast\"]\n",
-		"FROM a\nRUN pip3 install \\\n  -q -r \\\n  r.txt\nENV A b c\nCMD [\"x\"]":                                     "command = [\"x\"]\npython = \"r.txt\"\n\n[env]\nA = \"b c\"\n",
+		"from scratch\nCOPY --chown=1:1 server /app/server\nWORKDIR /app\nENTRYPOINT [\"./server\"]\nCMD [\"--fast\"]":      "command = [\"./server\", \"--fast\"]\n",
+		"FROM a\nRUN useradd --create-home app\nUSER app\nRUN pip3 install \\\n  -q -r \\\n  r.txt\nENV A b c\nCMD [\"x\"]": "command = [\"x\"]\npython = \"r.txt\"\n\n[env]\nA = \"b c\"\n",
 	} {
 		got, l := ProcessOf("Dockerfile", []byte(src))
 		if l.HasErrors() || got != want {
@@ -22,6 +22,7 @@ func TestProcessOf(t *testing.T) {
 		"FROM a\nCMD python server.py": "CMD must be a list",
 		"FROM a\nFROM b\nCMD [\"x\"]":  "a second FROM",
 		"FROM a\nRUN apt-get install curl\nCMD [\"x\"]":    "RUN apt-get install curl",
+		"FROM a\nRUN useradd x && make\nCMD [\"x\"]":       "RUN useradd x && make",
 		"FROM a\nRUN pip install mcp\nCMD [\"x\"]":         "RUN installs mcp",
 		"FROM a\nCOPY --from=b /x /y\nCMD [\"x\"]":         "copies from elsewhere",
 		"FROM a\nCOPY src /srv/other\nCMD [\"x\"]":         "puts src elsewhere",
