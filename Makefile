@@ -10,7 +10,7 @@ FIXES    := -stringsbuilder=false
 PEER_SH  ?= ../shared/tools/peer.sh
 export CGO_ENABLED := 0
 
-.PHONY: build guest test race int lint fix bench bench-peer bench-engine fuzz soak check docs clean
+.PHONY: build guest test race int lint fix bench bench-peer bench-gateway bench-engine fuzz soak check docs clean
 
 ## build: the binary with both guests inside, bin/agent-env
 build: guest
@@ -56,6 +56,11 @@ bench:
 ## bench-peer: the built binary beside the peer, in one run
 bench-peer: build
 	PEER_SH=$(abspath $(PEER_SH)) $(GO) run ./bench/peer -binary bin/agent-env
+	PEER_SH=$(abspath $(PEER_SH)) $(GO) run ./bench/gateway -binary bin/agent-env
+
+## bench-gateway: the gateway alone beside the peer's
+bench-gateway: build
+	PEER_SH=$(abspath $(PEER_SH)) $(GO) run ./bench/gateway -binary bin/agent-env
 
 ## bench-engine: sandboxes beside docker run, in one run
 bench-engine: guest

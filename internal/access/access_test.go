@@ -25,12 +25,21 @@ func TestAllowed(t *testing.T) {
 		asks   []ask
 	}{
 		{"no rules", nil, []ask{{"bob", "add", false, true}, {"bob", "admin", true, false}}},
-		{"a rule that names the tool beats the role's rule for all", []write{{"bob", all, false}, {"bob", []string{"add"}, true}},
-			[]ask{{"bob", "add", false, true}, {"bob", "del", false, false}, {"eve", "del", false, true}}},
-		{"the role's rule for all beats a rule of every role", []write{{"*", []string{"add"}, false}, {"bob", all, true}},
-			[]ask{{"bob", "add", false, true}, {"eve", "add", false, false}}},
-		{"a rule for every role reaches roles that have rules", []write{{"bob", []string{"del"}, true}, {"*", []string{"del"}, false}},
-			[]ask{{"bob", "del", false, false}, {"eve", "del", false, false}}},
+		{
+			"a rule that names the tool beats the role's rule for all",
+			[]write{{"bob", all, false}, {"bob", []string{"add"}, true}},
+			[]ask{{"bob", "add", false, true}, {"bob", "del", false, false}, {"eve", "del", false, true}},
+		},
+		{
+			"the role's rule for all beats a rule of every role",
+			[]write{{"*", []string{"add"}, false}, {"bob", all, true}},
+			[]ask{{"bob", "add", false, true}, {"eve", "add", false, false}},
+		},
+		{
+			"a rule for every role reaches roles that have rules",
+			[]write{{"bob", []string{"del"}, true}, {"*", []string{"del"}, false}},
+			[]ask{{"bob", "del", false, false}, {"eve", "del", false, false}},
+		},
 		{"a hidden tool skips rules for all", []write{{"bob", all, true}, {"*", all, true}, {"bob", all, true}}, []ask{{"bob", "admin", true, false}}},
 		{"a hidden tool that is named", []write{{"bob", []string{"admin"}, true}}, []ask{{"bob", "admin", true, true}, {"eve", "admin", true, false}}},
 		{"everything at once clears", []write{{"bob", []string{"add"}, false}, {"*", all, true}}, []ask{{"bob", "add", false, true}}},

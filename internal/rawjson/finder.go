@@ -61,10 +61,7 @@ func (f *Finder) End() error {
 func (f *Finder) Write(p []byte) (int, error) {
 	for i := 0; i < len(p); {
 		if f.str {
-			n, err := f.inString(p[i:])
-			if err != nil {
-				return i, err
-			}
+			n := f.inString(p[i:])
 			i += n
 			f.off += int64(n)
 			continue
@@ -79,7 +76,7 @@ func (f *Finder) Write(p []byte) (int, error) {
 }
 
 // inString takes what belongs to the string that is open, and tells how many bytes that is.
-func (f *Finder) inString(p []byte) (int, error) {
+func (f *Finder) inString(p []byte) int {
 	end := len(p)
 	if f.esc {
 		f.esc = false
@@ -100,7 +97,7 @@ func (f *Finder) inString(p []byte) (int, error) {
 	} else if !f.str && len(f.stack) == 1 {
 		f.value(f.off + int64(end))
 	}
-	return end, nil
+	return end
 }
 
 func (f *Finder) bad(c byte) error {

@@ -138,7 +138,7 @@ func startPython(t *testing.T, port string) *process {
 		}
 	}
 	p := &process{url: "http://127.0.0.1:" + port, port: port}
-	p.cmd = exec.Command(filepath.Join(peerBin(t), "python"), filepath.Join("testdata", "big.py")) //nolint:noctx // ended by kill
+	p.cmd = exec.Command(filepath.Join(peerBin(t), "python"), filepath.Join("testdata", "big.py"))
 	p.cmd.Env = append(os.Environ(), "MCP_HOST=127.0.0.1", "MCP_PORT="+port, "PYTHONDONTWRITEBYTECODE=1")
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -173,7 +173,7 @@ func serve(ctx context.Context, p *verb.Program, g *front.Gateway, s settings, l
 	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	if err := srv.Shutdown(undo); err != nil {
-		srv.Close() // calls that are still under way end with the gateway
+		_ = srv.Close() // calls that are still under way end with the gateway
 	}
 	<-failed
 	return nil

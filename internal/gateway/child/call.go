@@ -114,6 +114,11 @@ func (c *Child) lose(s *session, err error) {
 // cancelled tells the child that nobody waits for an answer any more.
 func (c *Child) cancelled(ctx context.Context, s *session, id uint64) {
 	ctx = context.WithoutCancel(ctx)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return
+	}
 	c.wg.Go(func() {
 		ctx, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
@@ -126,7 +131,7 @@ func (c *Child) cancelled(ctx context.Context, s *session, id uint64) {
 
 // send is one attempt.
 func (c *Child) send(ctx context.Context, s *session, req request, cl call) (*Answer, error) {
-	resp, err := s.post(ctx, req.body)
+	resp, err := s.post(ctx, req.body) //nolint:bodyclose // the answer closes it
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +297,7 @@ func nextEvent(r *bufio.Reader, into *spool) error {
 	for {
 		line, err := r.ReadSlice('\n')
 		whole := err == nil
-		if err != nil && err != bufio.ErrBufferFull {
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
 			if err == io.EOF {
 				err = io.ErrUnexpectedEOF
 			}

@@ -70,9 +70,9 @@ type Child struct {
 	gone    chan struct{} // closed when cur is set; replaced when it is lost
 	downFor time.Time     // since when it is down; zero while it is up
 	err     error         // why it is down
-	tools   []byte        // nil until the first list; elements of a JSON array, joined by commas
-	list    [][]byte
+	list    [][]byte      // the entries of the last tools/list; nil until the first
 	gen     uint64
+	closed  bool
 }
 
 type lostNote struct {
@@ -129,6 +129,9 @@ func (c *Child) Close() {
 	if c.cancel == nil {
 		return
 	}
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
 	c.cancel()
 	c.wg.Wait()
 	if c.own != nil {

@@ -193,6 +193,7 @@ func (s *sink) Notify(m []byte) {
 	defer s.mu.Unlock()
 	s.notes = append(s.notes, string(m))
 }
+
 func (s *sink) Ask(_ context.Context, method string, params []byte) []byte {
 	s.mu.Lock()
 	defer s.mu.Unlock()

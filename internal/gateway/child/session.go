@@ -250,7 +250,7 @@ func (c *Child) page(ctx context.Context, s *session, cursor []byte, list *[][]b
 			return nil, fmt.Errorf("%w: its list of tools has %d MiB", ErrTooLarge, result.Len()>>20)
 		}
 		mem = make([]byte, result.Len())
-		if _, err := result.ReadAt(mem, 0); err != nil && err != io.EOF {
+		if _, err := result.ReadAt(mem, 0); err != nil && !errors.Is(err, io.EOF) {
 			return nil, fmt.Errorf("read a large list again: %w", err)
 		}
 	}

@@ -85,7 +85,8 @@ func (s *server) addEcho(name string) {
 func (s *server) addBig(name string) {
 	mcp.AddTool(s.mcp, &mcp.Tool{Name: name}, func(_ context.Context, _ *mcp.CallToolRequest, in struct {
 		Bytes int `json:"bytes"`
-	}) (*mcp.CallToolResult, any, error) {
+	},
+	) (*mcp.CallToolResult, any, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "HEAD" + strings.Repeat("é", in.Bytes/2) + "TAIL"}}}, nil, nil
 	})
 }

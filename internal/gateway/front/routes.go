@@ -125,7 +125,7 @@ func (g *Gateway) stepCall(w http.ResponseWriter, r *http.Request, role string, 
 func (g *Gateway) writeStep(w http.ResponseWriter, out *outcome) {
 	var head [64]byte
 	n, err := out.result.ReadAt(head[:], 0)
-	if err != nil && err != io.EOF || rawjson.Kind(head[:n]) != '{' {
+	if err != nil && !errors.Is(err, io.EOF) || rawjson.Kind(head[:n]) != '{' {
 		proxy.Error(w, http.StatusInternalServerError, "Tool execution failed: the result is no object")
 		return
 	}
@@ -204,6 +204,7 @@ func (g *Gateway) serveState(w http.ResponseWriter, r *http.Request, _ access.Pr
 func (g *Gateway) serveDisable(w http.ResponseWriter, r *http.Request, _ access.Principal) {
 	g.serveRule(w, r, false)
 }
+
 func (g *Gateway) serveEnable(w http.ResponseWriter, r *http.Request, _ access.Principal) {
 	g.serveRule(w, r, true)
 }

@@ -153,9 +153,22 @@ func TestAgentsControlNothing(t *testing.T) {
 	g, _ := newGateway(t, front.Options{}, servers)
 	agent := door(t, g, access.Principal{Role: "bob"})
 	for _, r := range [][2]string{
-		{"POST", "/agentenv"}, {"GET", "/state"}, {"POST", "/tools/disable"}, {"POST", "/tools/enable"}, {"PUT", "/clock/set-time"}, {"POST", "/clock/clear"}, {"GET", "/clock/state"},
-		{"POST", "/triggers/register"}, {"POST", "/triggers/remove"}, {"POST", "/triggers/clear"}, {"GET", "/triggers/state"}, {"GET", "/trajectory"}, {"GET", "/changes"},
-		{"POST", "/svc/mcp-cal/agentenv"}, {"POST", "/svc/mcp-cal/mcp"}, {"GET", "/svc/"},
+		{"POST", "/agentenv"},
+		{"GET", "/state"},
+		{"POST", "/tools/disable"},
+		{"POST", "/tools/enable"},
+		{"PUT", "/clock/set-time"},
+		{"POST", "/clock/clear"},
+		{"GET", "/clock/state"},
+		{"POST", "/triggers/register"},
+		{"POST", "/triggers/remove"},
+		{"POST", "/triggers/clear"},
+		{"GET", "/triggers/state"},
+		{"GET", "/trajectory"},
+		{"GET", "/changes"},
+		{"POST", "/svc/mcp-cal/agentenv"},
+		{"POST", "/svc/mcp-cal/mcp"},
+		{"GET", "/svc/"},
 	} {
 		if a := do(t, r[0], agent.URL+r[1], `{}`, wire.RoleHeader, "owner", "Authorization", "owner"); a.status != 403 {
 			t.Errorf("%s %s: HTTP %d %s", r[0], r[1], a.status, a.body)

@@ -2,6 +2,7 @@ package front
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"unicode/utf8"
@@ -39,7 +40,7 @@ func (g *Gateway) spill(ctx context.Context, out *outcome) error {
 func part(v child.Value, from int64) string {
 	from = max(from, 0)
 	b := make([]byte, min(shown, v.Len()-from))
-	if n, err := v.ReadAt(b, from); err != nil && err != io.EOF {
+	if n, err := v.ReadAt(b, from); err != nil && !errors.Is(err, io.EOF) {
 		b = b[:n]
 	}
 	for len(b) > 0 && from > 0 && !utf8.RuneStart(b[0]) {
@@ -81,5 +82,5 @@ func flag(v child.Value) bool {
 	}
 	var b [4]byte
 	_, err := v.ReadAt(b[:], span.From)
-	return (err == nil || err == io.EOF) && string(b[:]) == "true"
+	return (err == nil || errors.Is(err, io.EOF)) && string(b[:]) == "true"
 }

@@ -36,8 +36,11 @@ func (g *Gateway) load() error {
 		return fmt.Errorf("read the gateway's state: %w", err)
 	}
 	var s saved
-	if err := json.Unmarshal(b, &s); err != nil || s.FormatVersion != savedVersion {
-		return fmt.Errorf("the gateway's state %s can't be read (format version %d, %v); remove it to begin anew", g.o.StateFile, s.FormatVersion, err)
+	if err := json.Unmarshal(b, &s); err != nil {
+		return fmt.Errorf("the gateway's state %s can't be read; remove it to begin anew: %w", g.o.StateFile, err)
+	}
+	if s.FormatVersion != savedVersion {
+		return fmt.Errorf("the gateway's state %s has format version %d, and this program reads %d; remove it to begin anew", g.o.StateFile, s.FormatVersion, savedVersion)
 	}
 	if err := g.clock.Restore(s.Clock); err != nil {
 		return fmt.Errorf("the gateway's state %s: %w", g.o.StateFile, err)

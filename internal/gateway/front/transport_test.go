@@ -222,8 +222,10 @@ func TestThousandSessions(t *testing.T) {
 func TestDroppedMessagesAreNoFault(t *testing.T) {
 	_, srv := newGateway(t, front.Options{}, map[string]*server{"cal": newServer(t, "cal", true)})
 	c := begin(t, srv.URL)
-	for _, m := range []string{`{"jsonrpc":"2.0","id":"gateway-1","result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}`,
-		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`, `{"jsonrpc":"2.0","method":"notifications/x"}`} {
+	for _, m := range []string{
+		`{"jsonrpc":"2.0","id":"gateway-1","result":{}}`, `{"jsonrpc":"2.0","id":7,"error":{"code":1,"message":"x"}}`,
+		`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}`, `{"jsonrpc":"2.0","method":"notifications/x"}`,
+	} {
 		if a := c.post(m); a.status != 202 {
 			t.Errorf("%s: HTTP %d", m, a.status)
 		}

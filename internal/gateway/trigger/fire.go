@@ -121,8 +121,10 @@ func (e *Engine) act(ctx context.Context, t *trig, i int, p provocation) bool {
 			return false
 		}
 	}
-	e.note(t, "action_ok", fields{"action_index": i, "detail": detail,
-		"changelog_id_before": json.RawMessage(before), "changelog_id_after": json.RawMessage(e.host.LastChange(ctx))})
+	e.note(t, "action_ok", fields{
+		"action_index": i, "detail": detail,
+		"changelog_id_before": json.RawMessage(before), "changelog_id_after": json.RawMessage(e.host.LastChange(ctx)),
+	})
 	return true
 }
 

@@ -62,6 +62,7 @@ func (w *world) SetAccess(role string, tools []string, allow bool) {
 	defer w.mu.Unlock()
 	w.access = append(w.access, fmt.Sprint(role, tools, allow))
 }
+
 func (w *world) Record(kind string, members []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

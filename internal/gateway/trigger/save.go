@@ -36,8 +36,10 @@ func (e *Engine) Save() (json.RawMessage, error) {
 	defer e.mu.Unlock()
 	out := saved{Watch: e.watch, Configured: e.configured, Executors: e.executors, Events: e.events.seq}
 	for _, t := range e.order {
-		s := savedTrigger{Doc: t.doc, Status: t.status, DetectedAt: t.detectedAt, FiredAt: t.firedAt, FireCount: t.fireCount, Failures: t.failures,
-			Tries: t.tries, LastFailure: t.lastFailure, Next: t.next, Resolved: t.resolved, Delays: map[int]int{}}
+		s := savedTrigger{
+			Doc: t.doc, Status: t.status, DetectedAt: t.detectedAt, FiredAt: t.firedAt, FireCount: t.fireCount, Failures: t.failures,
+			Tries: t.tries, LastFailure: t.lastFailure, Next: t.next, Resolved: t.resolved, Delays: map[int]int{},
+		}
 		if t.rng != nil {
 			s.Draws = t.rng.draws
 		}

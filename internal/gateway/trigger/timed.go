@@ -159,8 +159,10 @@ func (t *trig) advance(virtual, t0 time.Time) (marks []time.Time, capped, over b
 
 func (e *Engine) fireMarks(t *trig, marks []time.Time, capped, over bool) {
 	t.status, t.detectedAt = firing, now()
-	e.emit("detected", t.id, fields{"provoking": fields{"source": "clock"}, "due": len(marks), "capped": capped,
-		"first_mark": clock.Format(marks[0]), "last_mark": clock.Format(marks[len(marks)-1])})
+	e.emit("detected", t.id, fields{
+		"provoking": fields{"source": "clock"}, "due": len(marks), "capped": capped,
+		"first_mark": clock.Format(marks[0]), "last_mark": clock.Format(marks[len(marks)-1]),
+	})
 	// A mark's delay runs from the mark; it is reckoned before any wait, so that a backlog isn't pushed back.
 	virtual, ok := e.clock.Now()
 	elapsed := e.clock.Elapsed()

@@ -18,8 +18,10 @@ func TestAction(t *testing.T) {
 		"actions":[{"type":"tool","tool":"mirror","args":{"id":"${result.id}","n":"${args.n}","text":"to ${args.to}: ${args.missing?}!","gone":"${args.missing?}","list":["${result.tags[1]}"]},"as":" auditor "},
 		           {"type":"permission","role":"default","action":"disable","tools":["send"]}]}]}`)
 	call := func(role, args, text string) Hold { return e.ToolCall(role, "send", []byte(args), result(text, false)) }
-	for _, miss := range []Hold{call("default", `{"to":"eve"}`, `{"id":1}`), call("default", `{"to":"bob"}`, `{}`), call("other", `{"to":"bob"}`, `{"id":1}`),
-		e.ToolCall("default", "send", []byte(`{"to":"bob"}`), result(`{"id":1}`, true))} {
+	for _, miss := range []Hold{
+		call("default", `{"to":"eve"}`, `{"id":1}`), call("default", `{"to":"bob"}`, `{}`), call("other", `{"to":"bob"}`, `{"id":1}`),
+		e.ToolCall("default", "send", []byte(`{"to":"bob"}`), result(`{"id":1}`, true)),
+	} {
 		if len(miss.done) != 0 {
 			t.Error("a call that doesn't meet the condition is held")
 		}
