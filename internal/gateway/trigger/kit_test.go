@@ -83,6 +83,12 @@ func (w *world) called() []string {
 	return slices.Clone(w.calls)
 }
 
+func (w *world) sent() []Errand {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.errands)
+}
+
 func newEngine(t *testing.T, w *world) (*Engine, *clock.Clock) {
 	t.Helper()
 	c := clock.New(nil)

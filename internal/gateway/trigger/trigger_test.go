@@ -196,19 +196,19 @@ func TestDelayAndHours(t *testing.T) {
 		}
 		time.Sleep(200 * time.Millisecond)
 		synctest.Wait()
-		if len(w.called()) != 1 || len(w.errands) != 0 || e.CausedBy("colleague") != nil {
-			t.Errorf("calls %v, errands %v", w.called(), w.errands)
+		if len(w.called()) != 1 || len(w.sent()) != 0 || e.CausedBy("colleague") != nil {
+			t.Errorf("calls %v, errands %v", w.called(), w.sent())
 		}
 		// 17:36 in Paris on a Friday: Monday at nine is 63.4 hours away.
 		time.Sleep(63 * time.Second)
 		synctest.Wait()
-		if len(w.errands) != 0 {
+		if len(w.sent()) != 0 {
 			t.Error("the executor was asked before its hours")
 		}
 		time.Sleep(6 * time.Second)
 		synctest.Wait()
-		if len(w.errands) != 1 || w.errands[0].URL != "http://agent" || w.errands[0].Context != "trigger-t" {
-			t.Errorf("errands %v", w.errands)
+		if len(w.sent()) != 1 || w.sent()[0].URL != "http://agent" || w.sent()[0].Context != "trigger-t" {
+			t.Errorf("errands %v", w.sent())
 		}
 		e.Close()
 	})
@@ -220,8 +220,8 @@ func TestExecutorRetries(t *testing.T) {
 	register(t, e, `{"executors":{"ann":{"a2a_url":"http://ann","role":"ann"}},"triggers":[
 		{"id":"v","when":{"type":"action","tool":"a"},"barrier":{"at":"provoking_call"},"actions":[{"type":"nl","instruction":"Do it for $HOME","executor":"ann","verify":{"tool":"look","predicate":{"equals":"yes"}}}]}]}`)
 	e.ToolCall("default", "a", nil, result("", false)).Wait(t.Context())
-	if len(w.errands) != 2 || w.errands[0].Instruction == w.errands[1].Instruction || status(t, e, "v") != armed {
-		t.Errorf("errands %v, status %s", w.errands, status(t, e, "v"))
+	if len(w.sent()) != 2 || w.sent()[0].Instruction == w.sent()[1].Instruction || status(t, e, "v") != armed {
+		t.Errorf("errands %v, status %s", w.sent(), status(t, e, "v"))
 	}
 	// An executor's own calls provoke nothing.
 	if e.Watches("ann") || !e.Watches("default") {
@@ -229,8 +229,8 @@ func TestExecutorRetries(t *testing.T) {
 	}
 	w.reply = errNo
 	e.ToolCall("default", "a", nil, result("", false)).Wait(t.Context())
-	if len(w.errands) != 3 || !strings.Contains(kinds(e), "v:action_failed v:failed") {
-		t.Errorf("errands %v", w.errands)
+	if len(w.sent()) != 3 || !strings.Contains(kinds(e), "v:action_failed v:failed") {
+		t.Errorf("errands %v", w.sent())
 	}
 }
 
