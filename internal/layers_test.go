@@ -46,6 +46,7 @@ var sameLevel = map[string][]string{
 	// Deleting finds documents as the rest does.
 	"artifactstore/removal": {"artifactstore"},
 	"model/serve":           {"model"},
+	"model/source":          {"model"},
 	"model/modeltest":       {"model", "model/serve"},
 	"gateway/front":         {"gateway/child", "gateway/tools", "gateway/clock", "gateway/trigger", "gateway/proxy", "gateway/calllog"},
 	"gateway/trigger":       {"gateway/clock"}, // time triggers run by it

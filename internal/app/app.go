@@ -16,6 +16,7 @@ import (
 	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/model/source"
 	"agentenv.internal/agentenv/internal/store/secrets"
 	"agentenv.internal/agentenv/internal/store/sqlite"
 )
@@ -37,6 +38,7 @@ type App struct {
 	world       part[sandboxes]
 	envs        part[*deploy.Envs]
 	engine      part[*bundlerun.Engine]
+	models      part[*source.Models]
 
 	mu      sync.Mutex
 	sources map[string]bundle.Source // of installed bundles that others name entities of, by id root

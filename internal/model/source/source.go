@@ -1,0 +1,161 @@
+// Package source finds the models that names stand for: "scripted:ID" is the script in the stored file ID, every other name a model of the
+// configured endpoint.
+//
+// It also knows which name wins: what people chose for the run, then what the configuration says of the role, then what the task says, then the
+// configuration's default.
+package source
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+
+	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/model"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// Roles of models in a run.
+const (
+	Agent = "agent"
+	User  = "user" // a simulated one
+	Judge = "judge"
+)
+
+// ErrNone: no endpoint is configured, or nothing names a model.
+var ErrNone = errors.New("no model is configured")
+
+// Store is what scripts are read from.
+type Store interface {
+	store.Docs
+	store.Objects
+}
+
+// Settings are what the configuration says.
+type Settings struct {
+	Endpoint model.Endpoint // without a BaseURL there is none
+	Default  string
+	Roles    map[string]string // names of models by role
+}
+
+// Models finds models. All that ask it share one client per endpoint, and with it that endpoint's limits. It may be used from several goroutines.
+type Models struct {
+	store    Store
+	settings func(context.Context) (Settings, error)
+	patience model.Patience
+
+	mu      sync.Mutex
+	clients map[string]*model.Client // by base URL
+}
+
+// New makes Models. settings is asked each time that something depends on it. The caller closes it.
+func New(s Store, settings func(context.Context) (Settings, error), p model.Patience) *Models {
+	return &Models{store: s, settings: settings, patience: p, clients: map[string]*model.Client{}}
+}
+
+// Name is the model of a role: chosen holds what people chose for the run, by role, and own is what the task says; the configuration's word for the
+// role stands between them. ErrNone.
+func (m *Models) Name(ctx context.Context, role string, chosen map[string]string, own string) (string, error) {
+	if n := chosen[role]; n != "" {
+		return n, nil
+	}
+	c, err := m.settings(ctx)
+	if err != nil {
+		return "", err
+	}
+	for _, n := range []string{c.Roles[role], own, c.Default} {
+		if n != "" {
+			return n, nil
+		}
+	}
+	return "", fmt.Errorf("nothing names a model for the %s: %w; set model.default in the configuration", role, ErrNone)
+}
+
+// Script is the id of the file that a scripted model's name names.
+func Script(name string) (id string, ok bool) { return strings.CutPrefix(name, model.ScriptedPrefix) }
+
+// Model is the model of a name. baseURL is another endpoint than the configured one, which gets no key; "" is the configured one. An error is ErrNone,
+// store.ErrNotFound, or says what is wrong with a script or an endpoint.
+func (m *Models) Model(ctx context.Context, name, baseURL string) (model.Model, error) {
+	if id, ok := Script(name); ok {
+		return m.scripted(ctx, id)
+	}
+	c, err := m.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	e := c.Endpoint
+	if baseURL != "" && baseURL != e.BaseURL {
+		e = model.Endpoint{BaseURL: baseURL, Params: e.Params, Prices: e.Prices}
+	}
+	if e.BaseURL == "" {
+		return nil, fmt.Errorf("the model %s needs an endpoint: %w; set model.base_url and model.api_key, or name a scripted model", name, ErrNone)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if cl := m.clients[e.BaseURL]; cl != nil {
+		return cl, nil
+	}
+	cl, err := model.New(e, m.patience)
+	if err != nil {
+		return nil, err
+	}
+	m.clients[e.BaseURL] = cl
+	return cl, nil
+}
+
+// Check tells whether there could be a model of the name, without reading a script. ErrNone.
+func (m *Models) Check(ctx context.Context, name, baseURL string) error {
+	if _, ok := Script(name); ok {
+		return nil
+	}
+	_, err := m.Model(ctx, name, baseURL)
+	return err
+}
+
+// maxScript bounds a script.
+const maxScript = 16 << 20
+
+func (m *Models) scripted(ctx context.Context, id string) (model.Model, error) {
+	d, err := m.store.Get(ctx, store.Artifact, id, 0)
+	if err != nil {
+		return nil, fmt.Errorf("the script %s: %w", id, err)
+	}
+	if d.Type != artifact.File {
+		return nil, fmt.Errorf("the script %s is of type %s; a script is one file", id, d.Type)
+	}
+	files, err := artifact.Files(d.Type, d.Body)
+	if err != nil {
+		return nil, fmt.Errorf("the script %s: %w", id, err)
+	}
+	r, _, err := store.OpenVerified(ctx, m.store, files[0].Digest)
+	if err != nil {
+		return nil, fmt.Errorf("the script %s: %w", id, err)
+	}
+	defer r.Close()
+	b, err := io.ReadAll(io.LimitReader(r, maxScript+1))
+	if err != nil {
+		return nil, fmt.Errorf("the script %s: %w", id, err)
+	}
+	if len(b) > maxScript {
+		return nil, fmt.Errorf("the script %s is larger than %d MiB", id, maxScript>>20)
+	}
+	s, err := model.ParseScript(b)
+	if err != nil {
+		return nil, fmt.Errorf("the script %s: %w", id, err)
+	}
+	return model.NewScripted(s), nil
+}
+
+// Close drops the endpoints' idle connections.
+func (m *Models) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, c := range m.clients {
+		c.Close()
+	}
+	clear(m.clients)
+}
