@@ -16,18 +16,22 @@ import (
 func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.Downloads) *catalog.Set[step.Executor] {
 	set := catalog.New[step.Executor]("executor")
 	for name, x := range map[string]step.Executor{
-		"aggregate_verifiers":  verify.NewAggregateVerifiers(),
-		"collect_artifacts":    data.NewCollectArtifacts(s, d),
-		"deploy_env":           world.NewDeployEnv(s, e),
-		"deploy_sandbox":       world.NewDeploySandbox(d),
-		"env_outcome_verifier": verify.NewEnvOutcomeVerifier(s, d, e),
-		"load_artifact":        data.NewLoadArtifact(s, d, e, web),
-		"reset_env":            world.NewResetEnv(e),
-		"review":               control.NewReview(),
-		"run_code":             act.NewRunCode(s, d),
-		"snapshot_env":         data.NewSnapshotEnv(s, e),
-		"teardown_sandboxes":   world.NewTeardownSandboxes(d, e),
-		"verify_sandbox":       verify.NewVerifySandbox(d),
+		"aggregate_verifiers":    verify.NewAggregateVerifiers(),
+		"apply_server_config":    control.NewApplyServerConfig(e),
+		"modify_env_tool_access": control.NewModifyEnvToolAccess(e),
+		"register_env_triggers":  control.NewRegisterEnvTriggers(e),
+		"sync_env_clock":         control.NewSyncEnvClock(e),
+		"collect_artifacts":      data.NewCollectArtifacts(s, d),
+		"deploy_env":             world.NewDeployEnv(s, e),
+		"deploy_sandbox":         world.NewDeploySandbox(d),
+		"env_outcome_verifier":   verify.NewEnvOutcomeVerifier(s, d, e),
+		"load_artifact":          data.NewLoadArtifact(s, d, e, web),
+		"reset_env":              world.NewResetEnv(e),
+		"review":                 control.NewReview(),
+		"run_code":               act.NewRunCode(s, d),
+		"snapshot_env":           data.NewSnapshotEnv(s, e),
+		"teardown_sandboxes":     world.NewTeardownSandboxes(d, e),
+		"verify_sandbox":         verify.NewVerifySandbox(d),
 	} {
 		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"path"
 	"slices"
 	"strings"
@@ -100,6 +101,10 @@ type Server struct {
 	boxName string
 	*server
 	port int
+
+	clock     sync.Mutex
+	clockDoor *http.Server // nil: not opened
+	doors     sync.WaitGroup
 }
 
 // Names are the environment names that data can be loaded into, each once, in order.
@@ -237,7 +242,10 @@ func (e *Envs) close(v *Env) error {
 	var wg sync.WaitGroup
 	for _, s := range v.Servers {
 		if s.server != nil {
-			wg.Go(s.stop)
+			wg.Go(func() {
+				s.shut()
+				s.stop()
+			})
 		}
 	}
 	wg.Wait()

@@ -97,8 +97,24 @@ func (s *EnvServer) handler(name string, m *fake.Machine) http.Handler {
 	mux.HandleFunc("GET "+wire.CardPath, func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(wire.Card{
 			Name: name, ProtocolVersion: wire.ProtocolVersion, URL: wire.DataPath, PreferredTransport: wire.TransportJSONRPC,
-			Capabilities: wire.Capabilities{Operations: wire.Operations()},
+			Capabilities: wire.Capabilities{Operations: wire.Operations(), Extensions: []wire.Extension{
+				{URI: wire.URNClock, Params: json.RawMessage(`{"endpoint":"` + wire.ExtensionPath + `sync_time","methods":{"sync_time":{"method":"POST"}}}`)},
+				{URI: wire.URNSetErrors, Params: json.RawMessage(`{"endpoint":"` + wire.ExtensionPath + `set_errors"}`)},
+			}},
 		})
+	})
+	// An extension notes what it is told; set_errors refuses a rate above 1.
+	mux.HandleFunc("POST "+wire.ExtensionPath, func(w http.ResponseWriter, r *http.Request) {
+		b, _ := io.ReadAll(r.Body)
+		s.mu.Lock()
+		s.calls = append(s.calls, name+" "+strings.TrimPrefix(r.URL.Path, wire.ExtensionPath)+" "+string(b))
+		s.mu.Unlock()
+		if strings.Contains(string(b), `"rate":2`) {
+			w.WriteHeader(http.StatusBadRequest)
+			_, _ = io.WriteString(w, `{"ok":false,"error":{"code":"invalid_params","message":"rate is at most 1"}}`)
+			return
+		}
+		_, _ = io.WriteString(w, "{}")
 	})
 	mux.HandleFunc("POST "+wire.DataPath, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
