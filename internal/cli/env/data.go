@@ -64,7 +64,8 @@ func load(ctx context.Context, p *verb.Program, text, artifact string, asJSON bo
 }
 
 func newReset(p *verb.Program) *cobra.Command {
-	return &cobra.Command{
+	var asJSON *bool
+	cmd := &cobra.Command{
 		Use: "reset ENV [NAME…]", Short: "Empty a deployed environment: every server, or those of these environment names",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -74,14 +75,33 @@ func newReset(p *verb.Program) *cobra.Command {
 		},
 		ValidArgsFunction: completeDeployed(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, _, err := client(cmd.Context(), p, args[0])
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return c.Reset(cmd.Context(), args[1:]...)
+			return reset(cmd.Context(), p, args[0], args[1:], *asJSON)
 		},
 	}
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+// emptied is what --json prints.
+type emptied struct {
+	verb.Format
+	Instance string `json:"instance_id"`
+}
+
+func reset(ctx context.Context, p *verb.Program, text string, names []string, asJSON bool) error {
+	c, r, err := client(ctx, p, text)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if err := c.Reset(ctx, names...); err != nil {
+		return err
+	}
+	if asJSON {
+		return p.Streams.JSON(emptied{verb.V1(), r.Instance})
+	}
+	p.Streams.Printf("Emptied %s\n", r.Instance)
+	return nil
 }
 
 func newSnapshot(p *verb.Program) *cobra.Command {
@@ -207,23 +227,41 @@ func call(ctx context.Context, p *verb.Program, args []string, role string, asJS
 }
 
 func newStop(p *verb.Program) *cobra.Command {
-	return &cobra.Command{
+	var asJSON *bool
+	cmd := &cobra.Command{
 		Use: "stop ENV…", Short: "Take deployed environments down", Args: verb.Args("ENV…"),
 		ValidArgsFunction: completeDeployed(p),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			for _, text := range args {
-				c, r, err := client(cmd.Context(), p, text)
-				if err != nil {
-					return err
-				}
-				err = c.Stop(cmd.Context())
-				c.Close()
-				if err != nil {
-					return err
-				}
-				p.Streams.Printf("Stopped %s\n", r.Instance)
-			}
-			return nil
-		},
+		RunE:              func(cmd *cobra.Command, args []string) error { return stop(cmd.Context(), p, args, *asJSON) },
 	}
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+// stopped is what --json prints.
+type stopped struct {
+	verb.Format
+	Instances []string `json:"stopped"`
+}
+
+func stop(ctx context.Context, p *verb.Program, names []string, asJSON bool) error {
+	out := stopped{verb.V1(), []string{}}
+	for _, text := range names {
+		c, r, err := client(ctx, p, text)
+		if err != nil {
+			return err
+		}
+		err = c.Stop(ctx)
+		c.Close()
+		if err != nil {
+			return err
+		}
+		out.Instances = append(out.Instances, r.Instance)
+		if !asJSON {
+			p.Streams.Printf("Stopped %s\n", r.Instance)
+		}
+	}
+	if asJSON {
+		return p.Streams.JSON(out)
+	}
+	return nil
 }
