@@ -26,7 +26,7 @@ var levels = []struct {
 	{3, []string{"config", "requirement", "treestore"}},
 	{4, []string{"artifact", "env", "agent", "task", "step", "bundle", "runlog", "access", "store", "sandbox"}},
 	// Suites speak the interface that they test and are imported by tests alone.
-	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "store/*", "runlog/*", "sandbox/sandboxtest"}},
+	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "trajectory/*", "store/*", "runlog/*", "sandbox/sandboxtest"}},
 	{6, []string{"exampleserver", "sandbox/*", "judge", "modelproxy", "computer", "gateway/*", "agent/*", "plugin/*"}},
 	{7, []string{"deploy", "envstore", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore"}},
 	{8, []string{"step/*", "run", "envowner"}},
@@ -47,6 +47,7 @@ var sameLevel = map[string][]string{
 	"artifactstore/removal": {"artifactstore"},
 	"model/serve":           {"model"},
 	"model/source":          {"model"},
+	"trajectory/live":       {"trajectory"},
 	"model/modeltest":       {"model", "model/serve"},
 	"gateway/front":         {"gateway/child", "gateway/tools", "gateway/clock", "gateway/trigger", "gateway/proxy", "gateway/calllog"},
 	"gateway/trigger":       {"gateway/clock"}, // time triggers run by it

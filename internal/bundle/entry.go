@@ -100,6 +100,7 @@ type Reference struct {
 	Output  *output // of a step; nil for everything else
 
 	node   doc.Node // the name as authored
+	prefix string   // what stands before the name there
 	alias  string   // the id that an installed bundle gives this name, unless the store has an entity of that name
 	pulled *Entry   // that alias means, where an installed bundle has it
 }

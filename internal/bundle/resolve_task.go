@@ -94,7 +94,7 @@ func (x *steps) input(i int, f task.FoundRef) {
 	}
 	n := f.Node
 	target := &Reference{
-		Where: x.where(i, f.Field), Pos: diag.Pos{File: x.e.Label, Line: line(n)}, Kind: f.Kind, Type: f.Type, node: n,
+		Where: x.where(i, f.Field), Pos: diag.Pos{File: x.e.Label, Line: line(n)}, Kind: f.Kind, Type: f.Type, node: n, prefix: f.Prefix,
 	}
 	if !x.target(target, f.Name, f.Version) {
 		return
@@ -125,7 +125,7 @@ func (x *steps) read(i int, f task.FoundRef, o *output) {
 	}
 	if x.ancestors[i].Has(o.step) {
 		x.e.Refs = append(x.e.Refs, &Reference{
-			Where: x.where(i, f.Field), Kind: f.Kind, Type: f.Type, ID: o.id, Output: o, node: f.Node,
+			Where: x.where(i, f.Field), Kind: f.Kind, Type: f.Type, ID: o.id, Output: o, node: f.Node, prefix: f.Prefix,
 		})
 		return
 	}
@@ -166,7 +166,7 @@ func (x *steps) opaque(i int) {
 func (e *Entry) authored() doc.Node {
 	ids := make(map[doc.Node]string, len(e.Refs))
 	for _, x := range e.Refs {
-		ids[x.node] = x.ID
+		ids[x.node] = x.prefix + x.ID
 	}
 	n := e.Config
 	if len(ids) > 0 {

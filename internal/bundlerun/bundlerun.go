@@ -68,13 +68,15 @@ type Request struct {
 	Parallel int
 	// Models are chosen for the whole run, by role: "agent", "user", "judge".
 	Models map[string]string
+	// Agent takes the place of the agents that deploy steps name; "" leaves it to them.
+	Agent string
 	// Params are fields of steps in place of the tasks' own, by step and field, for all tasks that have such a step.
 	Params map[string]map[string]json.RawMessage
 }
 
 func (r *Request) options() runlog.Options {
 	return runlog.Options{
-		Sandbox: r.Sandbox, Isolation: r.Isolation, Keep: r.Keep, Parallel: r.Parallel, Models: r.Models, AllowUnknownFields: r.AllowUnknownFields,
+		Sandbox: r.Sandbox, Isolation: r.Isolation, Keep: r.Keep, Parallel: r.Parallel, Models: r.Models, Agent: r.Agent, AllowUnknownFields: r.AllowUnknownFields,
 	}
 }
 
@@ -141,7 +143,7 @@ func (e *Engine) plan(ctx context.Context, r Request, v bundle.View) (*bundle.Pl
 // preflight tells what of the tasks to run can't run here.
 func (e *Engine) preflight(ctx context.Context, p *bundle.Plan, r Request) diag.List {
 	runner := e.runner()
-	plan := step.Plan{Sandbox: r.Sandbox, Isolation: r.Isolation, Type: e.types(p)}
+	plan := step.Plan{Sandbox: r.Sandbox, Isolation: r.Isolation, Models: r.Models, Agent: r.Agent, Type: e.types(p)}
 	var l diag.List
 	var tasks []*task.Task
 	for _, w := range p.Run {

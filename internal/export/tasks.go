@@ -198,7 +198,7 @@ func (e *exportedTask) step(ctx context.Context, i int) (doc.Node, error) {
 		version := beside(r.Field, r.Ref.Version)
 		at := key{kind: r.Kind, id: ref.NFC(r.Name)}
 		if name, ok := e.outputs[at]; ok {
-			names[r.Field] = name
+			names[r.Field] = r.Prefix + name
 			continue
 		}
 		from, err := e.comesWith(ctx, at, r.Version.Exists())
@@ -218,7 +218,7 @@ func (e *exportedTask) step(ctx context.Context, i int) (doc.Node, error) {
 		}
 		switch {
 		case o.fate == written:
-			names[r.Field] = o.name
+			names[r.Field] = r.Prefix + o.name
 			if r.Version.Exists() {
 				names[version] = nil
 			}

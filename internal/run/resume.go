@@ -369,6 +369,7 @@ func (s *sched) restore(p *Prior) {
 			n.state = skipped
 		default:
 			n.state = failed
+			s.hist.Commit(i, old.ops) // of a failure that keeps what the step left
 			n.failure = &Failure{
 				Step: st.ID, Type: st.Type, ErrorType: old.end.ErrorType, Error: old.end.Error, Fatal: old.end.Fatal, Infra: old.status == runlog.InfraFailed,
 			}

@@ -94,8 +94,11 @@ type Request struct {
 	Version int
 	// Parallel is how many steps of the run may be under way at once; 0 is no limit.
 	Parallel int
+	// Trial is which of the task's repeated runs this is; 0 is the first.
+	Trial int
 	// Seed and Models are handed to executors.
 	Seed, Models map[string]string
+	Agent        string
 }
 
 // Result is how a run ended.

@@ -288,6 +288,32 @@ func TestToleratedFailure(t *testing.T) {
 	want(t, "status", res.Status, runlog.Failed)
 	want(t, "the diff of a failed step is dropped", seen, false)
 	want(t, "dependents run", res.Scores, map[string]float64{"v": 1})
+}
+
+// TestKeptFailure: what a failed step keeps is seen by those after it, and on record.
+func TestKeptFailure(t *testing.T) {
+	r := newRig()
+	r.add("a", "", func(_ context.Context, c *step.Call) error {
+		_ = c.Out.Set("metadata/x", 7)
+		return step.Keep(step.Errorf("agent_error", "no"))
+	}, tolerated)
+	x := 0
+	r.add("b", "a", func(_ context.Context, c *step.Call) error {
+		_, err := c.State.Get("metadata/x", &x)
+		return err
+	})
+	res, err := r.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want(t, "status", res.Status, runlog.Failed)
+	want(t, "failure", res.Failures[0].ErrorType, "agent_error")
+	want(t, "seen", x, 7)
+	for _, e := range r.owner.events {
+		if e.Kind == runlog.StepEnded && e.Step == "a" {
+			want(t, "recorded", strings.Contains(string(e.Data), `"metadata/x"`), true)
+		}
+	}
 	want(t, "fatal", res.Failures[0].Fatal, false)
 }
 

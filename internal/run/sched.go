@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -244,10 +245,10 @@ func (s *sched) start(i int) {
 	}
 	anc := n.anc
 	call := &step.Call{
-		Run: s.q.Run, Step: s.step(i).ID, Attempt: n.attempt,
+		Run: s.q.Run, Step: s.step(i).ID, Attempt: n.attempt, Trial: max(s.q.Trial, 1),
 		State: s.hist.View(anc.Has),
 		Out:   &step.Diff{},
-		Seed:  s.q.Seed, Models: s.q.Models, Decisions: s.rec.inbox(s.step(i).ID),
+		Seed:  s.q.Seed, Models: s.q.Models, Agent: s.q.Agent, Decisions: s.rec.inbox(s.step(i).ID),
 		OnSpend: func(c step.Cost) { s.rec.spend(s.step(i).ID, n.attempt, runlog.Cost(c)) },
 	}
 	log := newStepLog(s, i)
@@ -256,8 +257,10 @@ func (s *sched) start(i int) {
 		defer cancel(nil)
 		e := ended{i: i, err: s.r.exec(ctx, s.step(i), call)}
 		log.close()
-		if e.err == nil {
-			e.ops, e.diff, e.err = s.output(ctx, call.Out)
+		if e.err == nil || step.IsKept(e.err) {
+			var err error
+			e.ops, e.diff, err = s.output(context.WithoutCancel(ctx), call.Out) // what a cancelled step keeps is kept too
+			e.err = cmp.Or(e.err, err)
 		}
 		s.done <- e
 	}()
@@ -300,7 +303,10 @@ func (s *sched) finish(e ended) {
 		s.hist.Commit(e.i, e.ops)
 		s.settle(e.i)
 	default:
-		again = s.fail(e.i, e.err, &end)
+		if again = s.fail(e.i, e.err, &end); !again && step.IsKept(e.err) {
+			end.Diff = e.diff
+			s.hist.Commit(e.i, e.ops)
+		}
 	}
 	st := s.step(e.i)
 	s.rec.hold(event(runlog.StepEnded, st.ID, n.attempt, end))

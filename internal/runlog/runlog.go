@@ -95,6 +95,8 @@ type Options struct {
 	Parallel  int      `json:"parallel,omitempty"`  // steps at once; 0 is no limit
 	// Models are what people chose, by role: "agent", "user", "judge".
 	Models map[string]string `json:"models,omitempty"`
+	// Agent takes the place of the agents that deploy steps name.
+	Agent string `json:"agent,omitempty"`
 	// Seed is what stands for <key> in the strings of the task's steps.
 	Seed map[string]string `json:"seed,omitempty"`
 	// Params are fields of steps in place of those in the task, by step and field.
@@ -105,7 +107,7 @@ type Options struct {
 
 // IsZero tells whether nothing was asked.
 func (o Options) IsZero() bool {
-	return len(o.Sandbox) == 0 && o.Isolation == "" && !o.Keep && o.Parallel == 0 && len(o.Models) == 0 && len(o.Seed) == 0 && len(o.Params) == 0 &&
+	return len(o.Sandbox) == 0 && o.Isolation == "" && !o.Keep && o.Parallel == 0 && len(o.Models) == 0 && o.Agent == "" && len(o.Seed) == 0 && len(o.Params) == 0 &&
 		!o.AllowUnknownFields
 }
 

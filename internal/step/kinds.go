@@ -115,6 +115,14 @@ func env(path, version string) Ref { return Ref{Path: path, Kind: ref.Env, Versi
 
 func agent(path, version string) Ref { return Ref{Path: path, Kind: ref.Agent, Version: version} }
 
+// script is a field that names a model, which may be a scripted one: "scripted:" and the artifact that holds its script.
+func script(path string) Ref {
+	return Ref{Path: path, Kind: ref.Artifact, Type: "file", Prefix: ScriptedPrefix}
+}
+
+// ScriptedPrefix begins the name of a model that plays a script; the artifact that holds it follows.
+const ScriptedPrefix = "scripted:"
+
 func artifact(path, version, typ string) Ref {
 	return Ref{Path: path, Kind: ref.Artifact, Version: version, Type: typ}
 }

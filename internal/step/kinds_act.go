@@ -47,7 +47,7 @@ func promptAgent() *Kind {
 			), nil, "snapshots of the environment during the prompt"),
 			may("live_trajectory", flag(), false, "stores the trajectory while the agent works"),
 		}},
-		Refs:  []Ref{env("snapshot_config.env_id", "")},
+		Refs:  []Ref{env("snapshot_config.env_id", ""), script("model"), script("user_model")},
 		Check: all(checkPrompt, checkSnapshots),
 	}
 }

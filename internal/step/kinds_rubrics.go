@@ -51,7 +51,7 @@ func rubricsKinds() []*Kind {
 			user(may("judge_batch_size", count(1), nil, "criteria in one call")),
 			user(may("judge_batch_concurrency", count(1), nil, "calls at once; absent: 4")),
 		}},
-		Refs:  []Ref{agent("judge_a2a_agent_id", "")},
+		Refs:  []Ref{agent("judge_a2a_agent_id", ""), script("default_model")},
 		Check: checkRubrics,
 	}}
 }

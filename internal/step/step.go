@@ -38,7 +38,9 @@ type Ref struct {
 	Kind    ref.Kind // what it names
 	Type    string   // the type it must have; "" for any
 	Version string   // sibling field that pins a version; "" for none
-	Out     bool     // the step writes it
+	// Prefix stands before the name; a string without it is no reference. "" for none.
+	Prefix string
+	Out    bool // the step writes it
 	// Of an output whose field is absent: its name is the last segment of field From followed by Suffix.
 	From, Suffix string
 }
@@ -58,6 +60,10 @@ type Preflighter interface {
 type Plan struct {
 	Sandbox   []string // sandbox providers to try instead of those that steps name
 	Isolation string   // the least level that must hold
+	// Models are what people chose for the whole run, by role.
+	Models map[string]string
+	// Agent takes the place of the agents that deploy steps name; "" leaves it to them.
+	Agent string
 	// Type is the type of an entity, stored or about to be written; "" when it is not known. Version 0 is the latest.
 	Type func(ctx context.Context, k ref.Kind, id string, version int) string
 }
@@ -67,6 +73,7 @@ type Call struct {
 	Run     string
 	Step    string
 	Attempt int
+	Trial   int      // which of the task's repeated runs this is, from 1
 	Doc     doc.Node // the step with defaults filled in and references as ids
 	State   View     // the context document as the step's ancestors left it
 	Out     *Diff    // committed with the step's end, dropped on failure
@@ -74,6 +81,8 @@ type Call struct {
 	// Seed is what stood for <key> in the task's strings, and Models what people chose for the whole run, by role. Both may be nil.
 	Seed   map[string]string
 	Models map[string]string
+	// Agent is the agent that people chose for the whole run in place of those that deploy steps name; "" for none.
+	Agent string
 	// Decisions are what people decided about this step, oldest first, those made before it started included. It is never closed; nil blocks.
 	Decisions <-chan Decision
 	// OnSpend is told of costs as they arise; Spent calls it. It may be nil.
@@ -130,6 +139,25 @@ func Infra(err error) error {
 func IsInfra(err error) bool {
 	var i infraError
 	return errors.As(err, &i) || errors.Is(err, guest.ErrGone)
+}
+
+type keptError struct{ err error }
+
+func (e keptError) Error() string { return e.err.Error() }
+func (e keptError) Unwrap() error { return e.err }
+
+// Keep marks the failure of a step whose Out counts all the same, such as an agent's reply that is a failure. nil stays nil.
+func Keep(err error) error {
+	if err == nil {
+		return nil
+	}
+	return keptError{err}
+}
+
+// IsKept tells whether what the failed step left counts.
+func IsKept(err error) bool {
+	var k keptError
+	return errors.As(err, &k)
 }
 
 // Error is a step's failure with the type word that records and summaries show ("TimeoutError: …").

@@ -12,7 +12,7 @@ import (
 type FoundRef struct {
 	step.Ref
 	Field   string   // where it is: "artifacts[0].id"
-	Name    string   // as authored; of an output whose field is absent, the name that it gets
+	Name    string   // as authored, without the prefix; of an output whose field is absent, the name that it gets
 	Node    doc.Node // the string that holds it; absent where Name is made up
 	Version doc.Node // the version beside it; absent for none
 }
@@ -86,7 +86,8 @@ func (w *walker) walk(holder doc.Node, where, path string) {
 // take takes the string at the end of a path.
 func (w *walker) take(holder, v doc.Node, field string) {
 	s, ok := v.Str()
-	if !ok || s == "" {
+	s, prefixed := strings.CutPrefix(s, w.ref.Prefix)
+	if !ok || !prefixed || s == "" {
 		return
 	}
 	f := FoundRef{Ref: w.ref, Field: field, Name: s, Node: v}
@@ -109,7 +110,7 @@ func (t *Task) Rewrite(f func(step int, r FoundRef) string) *Task {
 		ids := map[doc.Node]string{}
 		for _, r := range RefsIn(s) {
 			if r.Node.Exists() {
-				ids[r.Node] = f(i, r)
+				ids[r.Node] = r.Prefix + f(i, r)
 			} else {
 				s.Doc = s.Doc.With(r.Field, f(i, r))
 			}

@@ -32,6 +32,8 @@ func TestRefsIn(t *testing.T) {
 		{`{"type":"build_mcp_cli","env_id":"mail","command_name":"m","cli_artifact_id":"own"}`, []string{"env_id env  mail ", "cli_artifact_id artifact cli own  out"}},
 		{`{"type":"build_mcp_cli","command_name":"m"}`, nil},
 		{`{"type":"verify_a2a_role","a2a_agent_id":"bot","a2a_agent_version":4}`, []string{"a2a_agent_id agent  bot 4"}},
+		{`{"type":"prompt_agent","model":"scripted:talk"}`, []string{"model artifact file talk "}},
+		{`{"type":"prompt_agent","model":"gpt-5","user_model":"scripted:"}`, nil},
 		{`{"type":"review"}`, nil},
 		{`{"type":"load_artifact","env_id":7,"artifacts":"x"}`, nil},
 		{`{"type":"no_such_type","env_id":"x"}`, nil},
@@ -61,7 +63,7 @@ func TestRefsOfEveryKind(t *testing.T) {
 	for _, name := range kinds.Names() {
 		e, _ := kinds.Get(name)
 		for _, r := range e.Value.Refs {
-			s := Step{Kind: e.Value, Doc: doc.Build(put(r.Path, "it"))}
+			s := Step{Kind: e.Value, Doc: doc.Build(put(r.Path, r.Prefix+"it"))}
 			found := false
 			for _, f := range RefsIn(&s) {
 				found = found || f.Name == "it" && f.Path == r.Path && f.Kind == r.Kind && f.Node.Exists()
@@ -98,6 +100,11 @@ func TestRewrite(t *testing.T) {
 		`{"id":"r","type":"review","label":"g"}]`
 	if have := string(doc.Canonical(out.Config)); have != string(doc.Canonical(parse(t, want))) {
 		t.Errorf("got %s", have)
+	}
+	scripted, _ := decode(t, `[{"id":"p","type":"prompt_agent","prompt":"x","model":"scripted:talk"}]`, Options{})
+	out2 := scripted.Rewrite(func(int, FoundRef) string { return "@local/b/talk" })
+	if m := out2.Steps[0].Doc.Get("model").Text(); m != "scripted:@local/b/talk" {
+		t.Errorf("a scripted model became %q", m)
 	}
 	if string(doc.JSON(got.Config)) != before {
 		t.Error("the task itself was changed")

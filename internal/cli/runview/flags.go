@@ -23,6 +23,8 @@ type Flags struct {
 	sandbox, isolation string
 	output             string
 	params             []string
+	models             map[string]*string // by role
+	agent              string
 	failUnder          float64
 	scored             bool // --fail-under was given
 	given              map[string]map[string]json.RawMessage
@@ -39,6 +41,12 @@ func AddFlags(cmd *cobra.Command) *Flags {
 	f.StringVar(&o.sandbox, "sandbox", "", "the `PROVIDER`s to try, comma-separated, in place of what steps name")
 	f.StringVar(&o.isolation, "isolation", "", "refuse sandboxes that hold less than this `LEVEL`: "+strings.Join(verb.Levels(), ", "))
 	f.StringArrayVar(&o.params, "param", nil, "give a step a field in place of its own, as `STEP.FIELD=VALUE`; VALUE is JSON, or else a text; repeatable")
+	o.models = map[string]*string{
+		"agent": f.String("model", "", "the `MODEL` of every agent: a name that the endpoint knows, or scripted:ARTIFACT"),
+		"user":  f.String("user-model", "", "the `MODEL` of every simulated user"),
+		"judge": f.String("judge-model", "", "the `MODEL` of every judge"),
+	}
+	f.StringVar(&o.agent, "agent", "", "the `AGENT` in place of those that steps deploy, by id or short name")
 	f.StringVar(&o.output, "output-dir", "", "write the record of each run into this `DIR`, as runs show --json prints it")
 	f.BoolVar(&o.Keep, "keep", false, "keep the sandboxes up after the runs, until Ctrl-C")
 	f.BoolVar(&o.DryRun, "dry-run", false, "check everything and tell what would be written and run; write and run nothing")
@@ -106,7 +114,18 @@ func (o *Flags) Options(ctx context.Context, a *app.App) (runlog.Options, error)
 	if err := o.makeOutput(); err != nil {
 		return runlog.Options{}, err
 	}
+	var models map[string]string
+	for role, name := range o.models {
+		if *name == "" {
+			continue
+		}
+		if models == nil {
+			models = map[string]string{}
+		}
+		models[role] = *name
+	}
 	return runlog.Options{
+		Models: models, Agent: o.agent,
 		Sandbox: chain, Isolation: o.isolation, Keep: o.Keep, Parallel: o.Parallel, Params: o.given, AllowUnknownFields: o.Unknown,
 	}, nil
 }

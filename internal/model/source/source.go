@@ -81,7 +81,11 @@ func Script(name string) (id string, ok bool) { return strings.CutPrefix(name, m
 // store.ErrNotFound, or says what is wrong with a script or an endpoint.
 func (m *Models) Model(ctx context.Context, name, baseURL string) (model.Model, error) {
 	if id, ok := Script(name); ok {
-		return m.scripted(ctx, id)
+		s, err := m.scripted(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		return labelled{s, name}, nil
 	}
 	c, err := m.settings(ctx)
 	if err != nil {
@@ -105,6 +109,26 @@ func (m *Models) Model(ctx context.Context, name, baseURL string) (model.Model, 
 	}
 	m.clients[e.BaseURL] = cl
 	return cl, nil
+}
+
+// labelled says in a scripted model's answers which script it plays.
+type labelled struct {
+	model.Model
+	name string
+}
+
+func (l labelled) Generate(ctx context.Context, r *model.Request) (*model.Response, error) {
+	res, err := l.Model.Generate(ctx, r)
+	if err == nil {
+		res.Model = l.name
+	}
+	return res, err
+}
+
+// Endpoint is the configured endpoint, with its key: for who stands between it and agents, and nobody else. It has no BaseURL where there is none.
+func (m *Models) Endpoint(ctx context.Context) (model.Endpoint, error) {
+	c, err := m.settings(ctx)
+	return c.Endpoint, err
 }
 
 // Check tells whether there could be a model of the name, without reading a script. ErrNone.
