@@ -11,6 +11,7 @@ import (
 	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/data"
+	"agentenv.internal/agentenv/internal/step/verify"
 )
 
 // Engine is the walk from a bundle to its summary.
@@ -28,8 +29,12 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 		if err != nil {
 			return nil, err
 		}
+		models, err := a.Models(ctx)
+		if err != nil {
+			return nil, err
+		}
 		return &bundlerun.Engine{
-			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy, envs, data.NewDownloads(a.Config().PrivateDownloads())), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
+			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy, envs, data.NewDownloads(a.Config().PrivateDownloads()), verify.RubricsOptions{Store: s, Models: models, Panel: a.panel}), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},

@@ -13,7 +13,7 @@ import (
 )
 
 // executors are what does the work of each step type. A type that has none here is refused before anything runs.
-func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.Downloads) *catalog.Set[step.Executor] {
+func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.Downloads, judges verify.RubricsOptions) *catalog.Set[step.Executor] {
 	set := catalog.New[step.Executor]("executor")
 	for name, x := range map[string]step.Executor{
 		"aggregate_verifiers":    verify.NewAggregateVerifiers(),
@@ -28,6 +28,7 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.D
 		"load_artifact":          data.NewLoadArtifact(s, d, e, web),
 		"reset_env":              world.NewResetEnv(e),
 		"review":                 control.NewReview(),
+		"rubrics_verifier":       verify.NewRubricsVerifier(judges),
 		"run_code":               act.NewRunCode(s, d),
 		"snapshot_env":           data.NewSnapshotEnv(s, e),
 		"teardown_sandboxes":     world.NewTeardownSandboxes(d, e),

@@ -7,6 +7,7 @@ import (
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/model/source"
+	"agentenv.internal/agentenv/internal/step/verify"
 )
 
 // Models finds the models that names stand for, scripted ones in the store.
@@ -20,6 +21,12 @@ func (a *App) Models(ctx context.Context) (*source.Models, error) {
 		a.onClose(func(context.Context) error { m.Close(); return nil })
 		return m, nil
 	})
+}
+
+// panel is who grades where a run names no judge.
+func (a *App) panel(ctx context.Context) (verify.Panel, error) {
+	j, err := a.Config().Judge(ctx, a.secrets)
+	return verify.Panel{Models: j.Models, Repeats: j.Repeats}, err
 }
 
 func (a *App) modelSettings(ctx context.Context) (source.Settings, error) {

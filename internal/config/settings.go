@@ -149,6 +149,19 @@ func (c *Config) Model(ctx context.Context, secrets Secrets) (Model, error) {
 	}, err
 }
 
+// Judge is how models grade.
+type Judge struct {
+	Models  []string // a panel; none: the model of the role
+	Repeats int
+}
+
+// Judge reads [judge].
+func (c *Config) Judge(ctx context.Context, secrets Secrets) (Judge, error) {
+	n, err := c.table(ctx, secrets, "judge")
+	repeats, _ := n.Get("repeats").Int()
+	return Judge{Models: stringList(n.Get("models")), Repeats: max(1, int(repeats))}, err
+}
+
 // Sandbox is where processes run.
 type Sandbox struct {
 	Default, Agent []string // providers, tried in this order

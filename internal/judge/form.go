@@ -128,7 +128,36 @@ func (f *form) read(raw string) (Verdict, error) {
 		}
 		v.Rows = append(v.Rows, *r)
 	}
+	if f.c.Batch {
+		return v, lazy(v.Rows)
+	}
 	return v, nil
+}
+
+const (
+	// shortest is how many characters a justification has that says something.
+	shortest = 20
+	// alike is how many rows may share a justification, beside a quarter of them.
+	alike = 5
+)
+
+// lazy refuses rows that were not judged one by one.
+func lazy(rows []Row) error {
+	said, short := map[string]int{}, 0
+	for _, r := range rows {
+		j := strings.TrimSpace(r.Justification)
+		said[j]++
+		if len(j) < shortest {
+			short++
+		}
+		if n := said[j]; n >= alike && 4*n >= len(rows) {
+			return fmt.Errorf("%d entries have one justification; judge each by itself", n)
+		}
+	}
+	if 2*short >= len(rows) {
+		return fmt.Errorf("%d of %d justifications say hardly anything", short, len(rows))
+	}
+	return nil
 }
 
 func (f *form) index(id string) int {

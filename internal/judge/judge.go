@@ -55,6 +55,8 @@ type Case struct {
 	Facts        [][2]string
 	Policy       string
 	Frames       []Frame
+	// Batch says that many criteria are judged at once: a verdict whose rows say hardly anything, or the same of many, is refused.
+	Batch bool
 }
 
 // Frame is a screenshot.

@@ -52,15 +52,16 @@ func (s *sched) result() Result {
 		res.Status = runlog.InfraFailed
 	case len(res.Failures) > 0:
 		res.Status = runlog.Failed
-		res.Scores, _ = s.scores()
+		res.Scores, _, _ = s.scores()
 	default:
 		var err error
-		if res.Scores, err = s.scores(); err != nil {
+		var unscored bool
+		if res.Scores, unscored, err = s.scores(); err != nil {
 			res.Status = runlog.Failed
 			res.Failures = []Failure{{ErrorType: "ScoreError", Error: err.Error(), Fatal: true}}
 			break
 		}
-		res.Status = outcome(res.Scores)
+		res.Status = outcome(res.Scores, unscored)
 	}
 	return res
 }
@@ -76,27 +77,35 @@ func weight(f Failure) int {
 	}
 }
 
-// scores are what the verifiers left.
-func (s *sched) scores() (map[string]float64, error) {
-	all := s.hist.View(func(int) bool { return true })
-	var out map[string]float64
+// scores are what the verifiers left; unscored tells whether one of them had nothing to say.
+func (s *sched) scores() (out map[string]float64, unscored bool, err error) {
+	return Scores(s.hist.View(func(int) bool { return true }))
+}
+
+// Scores are what verifiers left in a run's context; unscored tells whether one of them had nothing to say.
+func Scores(all step.View) (out map[string]float64, unscored bool, err error) {
 	for _, name := range all.Under(step.VerificationsPath) {
 		id := step.Unchild(name)
 		var v step.Verification
 		if _, err := all.Get(step.Child(step.VerificationsPath, id), &v); err != nil {
-			return nil, fmt.Errorf("the verification '%s' can't be read: %w", id, err)
+			return nil, false, fmt.Errorf("the verification '%s' can't be read: %w", id, err)
+		}
+		if v.Unscored != "" {
+			unscored = true
+			continue
 		}
 		if out == nil {
 			out = map[string]float64{}
 		}
 		out[id] = v.Score
 	}
-	return out, nil
+	return out, unscored, nil
 }
 
-// outcome is the status of a run without failures: passed when it has scores and every one is at least 1.
-func outcome(scores map[string]float64) runlog.Status {
-	if len(scores) == 0 {
+// outcome is the status of a run without failures: passed when it has scores and every one is at least 1. What could not be judged leaves the whole run
+// unscored: the scores that there are would be another measure than that of other runs.
+func outcome(scores map[string]float64, unscored bool) runlog.Status {
+	if len(scores) == 0 || unscored {
 		return runlog.Unscored
 	}
 	for _, v := range scores {

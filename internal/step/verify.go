@@ -5,6 +5,16 @@ type Verification struct {
 	Step    string  `json:"step,omitempty"`
 	Score   float64 `json:"score"`
 	Results []Row   `json:"results"`
+	// Unscored is why there is no score: see Unscored. Score is 0 then and says nothing.
+	Unscored string `json:"unscored,omitempty"`
+}
+
+// Unscored is what a verifier leaves in place of a Verification when nothing can be said of what the agent did: no verdict, no reward. It holds no
+// score, and a run that has one is unscored.
+type Unscored struct {
+	Step   string `json:"step,omitempty"`
+	Reason string `json:"unscored"`
+	Raw    string `json:"raw,omitempty"` // what was there in place of a verdict
 }
 
 // Row is one criterion's outcome: the criterion's own fields and criterion_index, score, result, justification and, when it did not count, skipped.

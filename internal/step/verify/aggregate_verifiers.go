@@ -22,7 +22,7 @@ type aggregated struct {
 // Run pools the rows, in the order in which the verifiers are named. A verifier that left nothing fails the step.
 func (e *AggregateVerifiers) Run(_ context.Context, c *step.Call) error {
 	v := aggregated{Verification: step.Verification{Step: c.Step, Results: []step.Row{}}, Sources: []string{}}
-	var missing []string
+	var missing, none []string
 	for _, n := range c.Doc.Get("verifier_ids").Items() {
 		id := n.Text()
 		v.Sources = append(v.Sources, id)
@@ -35,6 +35,9 @@ func (e *AggregateVerifiers) Run(_ context.Context, c *step.Call) error {
 			missing = append(missing, id)
 			continue
 		}
+		if from.Unscored != "" {
+			none = append(none, id)
+		}
 		for _, r := range from.Results {
 			if _, nested := r["source_verifier_id"]; !nested {
 				r["source_verifier_id"] = id
@@ -45,6 +48,9 @@ func (e *AggregateVerifiers) Run(_ context.Context, c *step.Call) error {
 	if len(missing) > 0 {
 		return step.Errorf("NotFoundError", "no verifier before this step left a score named %s; there %s",
 			strings.Join(missing, ", "), have(c.State))
+	}
+	if len(none) > 0 {
+		return unscored(c, "there is no score of "+strings.Join(none, ", "), "")
 	}
 	v.Score = Aggregate(v.Results, c.Doc.Get("score_aggregator").Text())
 	id := verifierID(c)
