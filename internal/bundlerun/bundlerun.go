@@ -10,7 +10,10 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"io"
+	"io/fs"
 	"log/slog"
+	"slices"
 
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/catalog"
@@ -143,7 +146,7 @@ func (e *Engine) plan(ctx context.Context, r Request, v bundle.View) (*bundle.Pl
 // preflight tells what of the tasks to run can't run here.
 func (e *Engine) preflight(ctx context.Context, p *bundle.Plan, r Request) diag.List {
 	runner := e.runner()
-	plan := step.Plan{Sandbox: r.Sandbox, Isolation: r.Isolation, Models: r.Models, Agent: r.Agent, Type: e.types(p)}
+	plan := step.Plan{Sandbox: r.Sandbox, Isolation: r.Isolation, Models: r.Models, Agent: r.Agent, Type: e.types(p), Written: e.written(p)}
 	var l diag.List
 	var tasks []*task.Task
 	for _, w := range p.Run {
@@ -186,6 +189,34 @@ func (e *Engine) types(p *bundle.Plan) func(context.Context, ref.Kind, string, i
 			return "" // the run itself tells what it can't read
 		}
 		return d.Type
+	}
+}
+
+// written answers what a plan is about to write.
+func (e *Engine) written(p *bundle.Plan) func(ref.Kind, string) (step.Written, bool) {
+	return func(k ref.Kind, id string) (step.Written, bool) {
+		i := slices.IndexFunc(p.Writes, func(w *bundle.Write) bool { return w.Kind == k && w.ID == id })
+		if i < 0 {
+			return step.Written{}, false
+		}
+		w := p.Writes[i]
+		body, err := ledger.Sketch(w)
+		if err != nil { // it can't be written either, which says more
+			e.Log.Debug("sketch a document", "error", err)
+			return step.Written{}, false
+		}
+		out := step.Written{Type: w.Type, Body: body}
+		for _, f := range w.Files {
+			out.Paths = append(out.Paths, f.Path)
+		}
+		out.Open = func(path string) (io.ReadCloser, error) {
+			at := slices.IndexFunc(w.Files, func(f bundle.File) bool { return f.Path == path })
+			if at < 0 {
+				return nil, fs.ErrNotExist
+			}
+			return w.Files[at].Open()
+		}
+		return out, true
 	}
 }
 

@@ -95,11 +95,15 @@ func Read(ctx context.Context, s Reader, id string, version int) (Env, error) {
 	if err != nil {
 		return Env{}, err
 	}
+	r := reading{store: s}
+	return r.env(ctx, d)
+}
+
+func (r *reading) env(ctx context.Context, d store.Doc) (Env, error) {
 	out, x, err := header(d)
 	if err != nil {
 		return Env{}, err
 	}
-	r := reading{store: s}
 	switch d.Type {
 	case env.MCPServer, env.Website:
 		err = r.parts(ctx, &out, Pin{d.ID, d.Version, d.Type}, x)
@@ -118,10 +122,14 @@ func Read(ctx context.Context, s Reader, id string, version int) (Env, error) {
 	if err == nil {
 		err = r.faults.Err()
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		return out, nil
+	case d.Version == 0: // planned
+		return Env{}, fmt.Errorf("environment %s: %w", diag.Repr(d.ID), err)
+	default:
 		return Env{}, fmt.Errorf("environment %s version %d: %w", diag.Repr(d.ID), d.Version, err)
 	}
-	return out, nil
 }
 
 // Header is a version of an environment without its parts; version 0 is the latest. Every stored type is read.
@@ -181,15 +189,19 @@ func find(ctx context.Context, s store.Docs, id string, version int) (store.Doc,
 
 // reading gathers the parts of one environment.
 type reading struct {
-	store  Reader
-	faults diag.List
+	store   Reader
+	planned Planned // nil for none
+	faults  diag.List
 }
 
 // child adds the parts of an environment that a multi names.
 func (r *reading) child(ctx context.Context, out *Env, p Pin) error {
-	d, err := r.store.Get(ctx, store.Env, p.ID, p.Version)
-	if err != nil {
-		return err
+	d, ok := r.planned.doc(ref.Env, p.ID, p.Version)
+	if !ok {
+		var err error
+		if d, err = r.store.Get(ctx, store.Env, p.ID, p.Version); err != nil {
+			return err
+		}
 	}
 	_, x, err := header(d)
 	if err != nil {
@@ -223,6 +235,9 @@ func (r *reading) parts(ctx context.Context, out *Env, of Pin, x document) error
 
 // source reads an image's document and the process.toml among its files.
 func (r *reading) source(ctx context.Context, pin Pin, key string) (Source, error) {
+	if w, ok := r.planned.find(ref.Artifact, pin.ID, pin.Version); ok {
+		return r.plannedSource(w, pin, key)
+	}
 	d, err := r.store.Get(ctx, store.Artifact, pin.ID, pin.Version)
 	if err != nil {
 		return Source{}, err

@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -66,6 +67,18 @@ type Plan struct {
 	Agent string
 	// Type is the type of an entity, stored or about to be written; "" when it is not known. Version 0 is the latest.
 	Type func(ctx context.Context, k ref.Kind, id string, version int) string
+	// Written is an entity that is stored before the first step starts, in its latest version; false when nothing of that id is. It may be nil.
+	Written func(k ref.Kind, id string) (Written, bool)
+}
+
+// Written is an entity that a run is about to store.
+type Written struct {
+	Type string
+	// Body is its document as JSON, without its files; in a reference of it, version 0 stands for what is stored with it.
+	Body []byte
+	// Paths are its files, and Open reads one of them.
+	Paths []string
+	Open  func(path string) (io.ReadCloser, error)
 }
 
 // Call is one execution of one step.

@@ -25,6 +25,14 @@ type options struct {
 	secretFile, stateFile string
 	open                  bool
 	roles                 []string
+	json                  *bool
+}
+
+// address is what --json prints before the gateway serves.
+type address struct {
+	verb.Format
+	URL      string            `json:"url"`
+	AgentURL map[string]string `json:"agent_urls"` // by role
 }
 
 // New is the command.
@@ -55,6 +63,7 @@ Whoever knows the URL that is printed controls the environments: it holds a secr
 	f.StringVar(&o.stateFile, "state-file", "", "keep rules, clock and triggers in a `FILE`, so that they outlive the gateway")
 	f.BoolVar(&o.open, "open", false, "serve everybody on this machine, without a secret")
 	f.StringArrayVar(&o.roles, "agent", nil, "print a URL for an agent in this `ROLE`, which controls nothing; repeatable")
+	o.json = verb.JSONFlag(cmd, "print where it serves as one JSON object")
 	return cmd
 }
 
@@ -84,7 +93,10 @@ func run(ctx context.Context, p *verb.Program, o options) error {
 		l.Close()
 		return err
 	}
-	handler := doors(p, g, o, secret, s.Redact, "http://"+l.Addr().String())
+	handler, at := doors(p, g, o, secret, s.Redact, "http://"+l.Addr().String())
+	if err := tell(p, o, at); err != nil {
+		return errors.Join(err, l.Close(), g.Close())
+	}
 	return errors.Join(serve(ctx, p, g, s, l, handler), g.Close())
 }
 
@@ -110,26 +122,26 @@ func ownerSecret(o options) (string, error) {
 	return secret, nil
 }
 
-// doors are the handler of everything, whose URLs are printed.
-func doors(p *verb.Program, g *front.Gateway, o options, secret string, r *redact.Redactor, url string) http.Handler {
+// doors are the handler of everything, and the URLs that lead to it.
+func doors(p *verb.Program, g *front.Gateway, o options, secret string, r *redact.Redactor, url string) (http.Handler, address) {
+	at := address{verb.V1(), url, map[string]string{}}
 	owner := g.Door(access.Principal{Owner: true})
 	all := map[string]http.Handler{}
 	if !o.open {
 		all[secret] = owner
-		p.Streams.Printf("%s%s%s\n", url, front.SecretPrefix, secret)
+		at.URL += front.SecretPrefix + secret
 	} else {
 		p.Streams.Problem("Warning: everybody on this machine controls these environments: there is no secret")
-		p.Streams.Printf("%s\n", url)
 	}
 	for _, role := range o.roles {
 		s := front.NewSecret()
 		r.Add(s)
 		all[s] = g.Door(access.Principal{Role: role})
-		p.Streams.Printf("%s%s%s %s\n", url, front.SecretPrefix, s, role)
+		at.AgentURL[role] = url + front.SecretPrefix + s
 	}
 	outside := front.Outside(all)
 	if !o.open {
-		return outside
+		return outside, at
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if strings.HasPrefix(r.URL.Path, front.SecretPrefix) {
@@ -137,7 +149,19 @@ func doors(p *verb.Program, g *front.Gateway, o options, secret string, r *redac
 			return
 		}
 		owner.ServeHTTP(w, r)
-	})
+	}), at
+}
+
+// tell prints where the gateway serves.
+func tell(p *verb.Program, o options, at address) error {
+	if *o.json {
+		return p.Streams.JSON(at)
+	}
+	p.Streams.Printf("%s\n", at.URL)
+	for _, role := range o.roles {
+		p.Streams.Printf("%s %s\n", at.AgentURL[role], role)
+	}
+	return nil
 }
 
 const (

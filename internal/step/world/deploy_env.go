@@ -36,7 +36,7 @@ func NewDeployEnv(s envstore.Reader, e Environments) *DeployEnv { return &Deploy
 
 var _ step.Preflighter = (*DeployEnv)(nil)
 
-// Preflight tells what can't be deployed here: of what is stored already, everything; of what the run is about to write, what its type tells.
+// Preflight tells what can't be deployed here, of what is stored already and of what the run is about to write.
 func (e *DeployEnv) Preflight(ctx context.Context, d doc.Node, p step.Plan) diag.List {
 	var l diag.List
 	refuse := func(field, summary, fix string) {
@@ -48,9 +48,9 @@ func (e *DeployEnv) Preflight(ctx context.Context, d doc.Node, p step.Plan) diag
 		}
 	}
 	version, _ := d.Get("env_version").Int()
-	stored, err := envstore.Read(ctx, e.store, d.Get("env_id").Text(), int(version))
+	stored, err := envstore.ReadPlanned(ctx, e.store, p.Written, d.Get("env_id").Text(), int(version))
 	switch {
-	case errors.Is(err, store.ErrNotFound): // the run writes it, or the step's references told
+	case errors.Is(err, store.ErrNotFound): // the step's references told
 		return l
 	case err != nil:
 		refuse("env_id", diag.Clean(err.Error()), "")

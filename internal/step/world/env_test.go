@@ -3,12 +3,15 @@ package world
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
 
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/fake"
 	"agentenv.internal/agentenv/internal/step"
@@ -132,6 +135,43 @@ func TestDeployEnvPreflight(t *testing.T) {
 	got := steptest.Texts(e.Preflight(t.Context(), r.Doc(`{"id": "u", "type": "deploy_env", "env_id": "@local/bad"}`), step.Plan{}))
 	if !strings.Contains(got, "process.toml:1") || !strings.Contains(got, "process.toml:2") || !strings.Contains(got, "did you mean 'port'?") {
 		t.Error(got)
+	}
+}
+
+// What the run is about to write is looked at as if it were stored.
+func TestDeployEnvPreflightOfPlanned(t *testing.T) {
+	r, e := envRig(t, &steptest.EnvServer{})
+	plan := step.Plan{Written: func(k ref.Kind, id string) (step.Written, bool) {
+		name, found := strings.CutPrefix(id, "@local/b/")
+		name = strings.TrimSuffix(name, "__env_image")
+		process := map[string]string{"fit": `command = ["server"]`, "broken": "comand = 3", "unfit": ""}[name]
+		image := step.Written{Type: "docker_image", Body: []byte(`{"dockerfile":"Dockerfile"}`), Paths: []string{"Dockerfile"}}
+		if process != "" {
+			image.Paths = append(image.Paths, "process.toml")
+			image.Open = func(string) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(process)), nil }
+		}
+		switch {
+		case !found:
+			return step.Written{}, false
+		case k == ref.Artifact:
+			return image, true
+		case name == "all":
+			return step.Written{Type: "multi", Body: []byte(`{"mcp_server_envs":[{"id":"@local/b/fit","version":0},{"id":"@local/mail","version":1},{"id":"@local/b/unfit","version":0}]}`)}, true
+		default:
+			return step.Written{Type: "mcp_server", Body: fmt.Appendf(nil, `{"environment_name":%q,"docker_image_artifact":{"id":"@local/b/%s__env_image","version":0}}`, name, name)}, true
+		}
+	}}
+	for id, want := range map[string]string{
+		"@local/b/fit":    "",
+		"@local/mail":     "",
+		"@local/b/unfit":  "env_id: local: server 'unfit' has only a Dockerfile",
+		"@local/b/all":    "env_id: local: server 'unfit' has only a Dockerfile",
+		"@local/b/broken": "process.toml:1: unknown key 'comand'",
+	} {
+		got := steptest.Texts(e.Preflight(t.Context(), r.Doc(`{"id": "u", "type": "deploy_env", "env_id": "`+id+`"}`), plan))
+		if want == "" && got != "" || !strings.Contains(got, want) {
+			t.Errorf("%s: %s", id, got)
+		}
 	}
 }
 
