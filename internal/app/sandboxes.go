@@ -14,6 +14,7 @@ import (
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/docker"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 	"agentenv.internal/agentenv/internal/sandbox/local"
 )
 
@@ -38,16 +39,14 @@ func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
 			return sandboxes{}, err
 		}
 		images := openImages(c.StateRoot(), &set)
-		l, err := local.New(local.Options{
-			StateRoot: c.StateRoot(), Tools: set.Tools, Expose: set.Expose, Images: images,
-			Proxy: func() (guest.Proxy, error) { return local.ProxyFrom(a.opt.Env) },
-		})
+		proxy := func() (guest.Proxy, error) { return hostside.ProxyFrom(a.opt.Env) }
+		l, err := local.New(local.Options{StateRoot: c.StateRoot(), Tools: set.Tools, Expose: set.Expose, Images: images, Proxy: proxy})
 		if err != nil {
 			return sandboxes{}, err
 		}
 		a.onClose(func(context.Context) error { return l.Close() })
 		d, err := docker.New(docker.Options{
-			StateRoot: c.StateRoot(), Socket: set.Socket, Image: set.Image, Guest: local.GuestProgram, Env: a.opt.Env,
+			StateRoot: c.StateRoot(), Socket: set.Socket, Image: set.Image, Guest: local.GuestProgram, Env: a.opt.Env, Proxy: proxy,
 		})
 		if err != nil {
 			return sandboxes{}, err

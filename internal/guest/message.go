@@ -139,8 +139,8 @@ type Boot struct {
 	// User and Dir are those of commands that name none, as in Command; "" for both is root in its home. They are an image's.
 	User string `json:"user,omitempty"`
 	Dir  string `json:"dir,omitempty"`
-	// Given: an engine has made the world, with its names, disk and limits: Hostname, Disk, Inodes, Overlays, Binds, Links, Contents and
-	// Dirs say nothing. PID 1 may not make namespaces there, so commands are told apart by a minder each.
+	// Given: an engine has made the world, with its names, disk and limits: Hostname, Disk, Inodes, Overlays, Binds, Links and Dirs say
+	// nothing, and Contents are written where their folders are. The TUN's device is opened inside. PID 1 may not make namespaces there, so commands are told apart by a minder each.
 	Given bool `json:"given,omitempty"`
 
 	// Disk is the size of the tmpfs that holds all that the box writes, in bytes; Inodes how many files it may have. 0: the kernel's default.

@@ -17,6 +17,10 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	clock := newStopwatch()
 	rides := &rides{files: files}
 	defer rides.close()
+	tun, err := givenTUN(b)
+	if err != nil {
+		return nil, nil, err
+	}
 	if err := harden(b.Tied && !b.Given); err != nil {
 		return nil, nil, err
 	}
@@ -40,9 +44,10 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 		return nil, nil, err
 	}
 	defer outside.Close()
-	tun, err := openTUN(b.Network)
-	if err != nil {
-		return nil, nil, err
+	if tun == nil {
+		if tun, err = openTUN(b.Network); err != nil {
+			return nil, nil, err
+		}
 	}
 	disk, err := openDisk(b)
 	if err != nil {
@@ -51,7 +56,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	var notes []string
 	var places []*place
 	if b.Given {
-		err = useWorld()
+		err = useWorld(b.Contents)
 	} else {
 		notes, places, err = buildWorld(b, rides)
 	}
@@ -105,7 +110,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	for range b.Holds {
 		s.holds = append(s.holds, rides.take())
 	}
-	if err := s.connect(b.Network, tun, rides); err != nil {
+	if err := s.connect(b, tun, rides); err != nil {
 		return nil, nil, err
 	}
 	if rides.short {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"syscall"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -25,8 +27,51 @@ func openTUN(n guest.BootNetwork) (*os.File, error) {
 	return os.NewFile(uintptr(fd), guest.TUNDevice), nil
 }
 
-// connect takes the door and makes the TUN.
-func (s *server) connect(n guest.BootNetwork, tun *os.File, r *rides) error {
+// givenTUN makes the TUN of a box whose world an engine made; nil where none is needed. It comes before anything else: giving up what only
+// that needs is done on every thread by signals, which PID 1 is deaf to later.
+func givenTUN(b *guest.Boot) (*os.File, error) {
+	if !b.Given || !b.Network.TUN {
+		return nil, nil
+	}
+	tun, err := openTUN(b.Network)
+	if err != nil {
+		return nil, err
+	}
+	if err := makeTUN(tun); err != nil {
+		return nil, fmt.Errorf("make the sandbox's network: %w", err)
+	}
+	// No command has a use for the device. Where it is a mount it stays, and is worth nothing without the capability.
+	_ = os.Remove(guest.TUNDevice)
+	if err := forgo(unix.CAP_NET_ADMIN); err != nil {
+		return nil, fmt.Errorf("give up the network's administration: %w", err)
+	}
+	return tun, nil
+}
+
+// forgo gives a capability up on every thread of this process, for good. Programs with C in them, which only tests are, keep it on their
+// other threads; what commands lack is the spawner's to see to.
+func forgo(capability uint) error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&head, &have[0]); err != nil {
+		return err
+	}
+	have[capability/32].Effective &^= 1 << (capability % 32)
+	have[capability/32].Permitted &^= 1 << (capability % 32)
+	have[capability/32].Inheritable &^= 1 << (capability % 32)
+	_, _, errno := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&have[0])), 0)
+	if errno == unix.ENOTSUP {
+		return unix.Capset(&head, &have[0])
+	}
+	if errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// connect takes the door, and makes the TUN where there is none yet.
+func (s *server) connect(b *guest.Boot, tun *os.File, r *rides) error {
+	n := b.Network
 	if n.Door {
 		f := r.take()
 		if f == nil {
@@ -51,8 +96,10 @@ func (s *server) connect(n guest.BootNetwork, tun *os.File, r *rides) error {
 			return errors.New("the TUN's device is missing")
 		}
 	}
-	if err := makeTUN(tun); err != nil {
-		return fmt.Errorf("make the sandbox's network: %w", err)
+	if !b.Given {
+		if err := makeTUN(tun); err != nil {
+			return fmt.Errorf("make the sandbox's network: %w", err)
+		}
 	}
 	s.tun = tun
 	return nil

@@ -27,6 +27,7 @@ func (s *spawner) probe(p *guest.Probing, outside int) ([]guest.Tried, error) {
 			{"host_writes", writesStayInside},
 			{"host_processes", seesNoHostProcesses},
 			{"host_network", reachesNoNetwork},
+			{"network_settings", administersNoNetwork},
 			{"user_ids", mapsNoHostRoot},
 			{"mounts", mountsNothing},
 			{"namespaces", makesNoNamespace},
@@ -38,6 +39,9 @@ func (s *spawner) probe(p *guest.Probing, outside int) ([]guest.Tried, error) {
 		}
 		if s.fence > 0 && !s.minded { // an engine's container was born in the root that it has
 			probes = append(probes, probe{"leaked_folder", func(*guest.Probing) error { return reachesNothingBy(outside) }})
+		}
+		if p.Network {
+			probes = append(probes, probe{"private_addresses", hasOneWayOut})
 		}
 		for _, try := range probes {
 			t := guest.Tried{Name: try.name, OK: true}
@@ -113,14 +117,8 @@ func reachesNoNetwork(p *guest.Probing) error {
 	if err := reachesNoAbstract(p.Abstract); err != nil || p.Network {
 		return err
 	}
-	links, err := net.Interfaces()
-	if err != nil {
+	if err := hasOnly(""); err != nil {
 		return err
-	}
-	for _, l := range links {
-		if l.Flags&net.FlagUp != 0 && l.Flags&net.FlagLoopback == 0 {
-			return fmt.Errorf("interface %s is up", l.Name)
-		}
 	}
 	// A datagram socket's connect looks the route up and sends nothing.
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
@@ -130,6 +128,80 @@ func reachesNoNetwork(p *guest.Probing) error {
 	defer unix.Close(fd)
 	if err := unix.Connect(fd, &unix.SockaddrInet4{Port: 53, Addr: [4]byte{192, 0, 2, 1}}); !errors.Is(err, unix.ENETUNREACH) {
 		return errors.New("there is a route to other machines")
+	}
+	return nil
+}
+
+// hasOneWayOut finds no interface but the box's own, behind which the network's policy is.
+func hasOneWayOut(*guest.Probing) error { return hasOnly(tunName) }
+
+// hasOnly finds no interface up but the loopback and the one of that name.
+func hasOnly(name string) error {
+	links, err := net.Interfaces()
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if l.Flags&net.FlagUp != 0 && l.Flags&net.FlagLoopback == 0 && l.Name != name {
+			return fmt.Errorf("interface %s is up", l.Name)
+		}
+	}
+	return nil
+}
+
+// administersNoNetwork tries what would lead around the box's network or fake another's packets.
+func administersNoNetwork(*guest.Probing) error {
+	for _, s := range []struct{ family, proto int }{{unix.AF_INET, unix.IPPROTO_ICMP}, {unix.AF_INET6, unix.IPPROTO_ICMPV6}, {unix.AF_PACKET, 0}} {
+		if fd, err := unix.Socket(s.family, unix.SOCK_RAW|unix.SOCK_CLOEXEC, s.proto); err == nil {
+			unix.Close(fd)
+			return fmt.Errorf("raw sockets can be opened (family %d)", s.family)
+		}
+	}
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	ifr, err := unix.NewIfreq("lo")
+	if err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCGIFFLAGS, ifr); err != nil {
+		return err
+	}
+	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, ifr); err == nil { // to what they are
+		return errors.New("interfaces can be set")
+	}
+	if err := makesNoTUN(); err != nil {
+		return err
+	}
+	for _, c := range []uintptr{unix.CAP_NET_ADMIN, unix.CAP_NET_RAW} {
+		if v, _, _ := unix.RawSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_READ, c, 0); v != 0 {
+			return errors.New("commands may administer the network")
+		}
+	}
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&head, &have[0]); err != nil {
+		return err
+	}
+	if have[0].Inheritable|have[1].Inheritable != 0 {
+		return errors.New("commands inherit capabilities")
+	}
+	return nil
+}
+
+func makesNoTUN() error {
+	ifr, err := unix.NewIfreq("probe0")
+	if err != nil {
+		return err
+	}
+	ifr.SetUint16(unix.IFF_TUN | unix.IFF_NO_PI)
+	if fd, err := unix.Open(guest.TUNDevice, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
+		defer unix.Close(fd)
+		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, ifr); err == nil {
+			return errors.New("interfaces can be made")
+		}
 	}
 	return nil
 }

@@ -130,6 +130,9 @@ func restrict(oneID bool) (int, error) {
 			return 0, fmt.Errorf("drop capability %d: %w", c, err)
 		}
 	}
+	if err := inheritNothing(); err != nil {
+		return 0, fmt.Errorf("let no capability be inherited: %w", err)
+	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return 0, fmt.Errorf("forbid new privileges: %w", err)
 	}
@@ -141,6 +144,17 @@ func restrict(oneID bool) (int, error) {
 		return 0, fmt.Errorf("load the system call filter: %w", err)
 	}
 	return abi, nil
+}
+
+// inheritNothing empties this thread's inheritable and ambient sets, which go past the bounding set at an exec: some engines fill them.
+func inheritNothing() error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var have [2]unix.CapUserData
+	if err := unix.Capget(&head, &have[0]); err != nil {
+		return err
+	}
+	have[0].Inheritable, have[1].Inheritable = 0, 0
+	return unix.Capset(&head, &have[0]) // an ambient capability has to be inheritable
 }
 
 // asCommand runs f on the spawner thread with the capabilities that a command has.

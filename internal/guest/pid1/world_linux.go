@@ -449,8 +449,9 @@ func enter() error {
 	return unix.Chdir("/")
 }
 
-// useWorld adds to a world that an engine made what every command counts on.
-func useWorld() error {
+// useWorld adds to a world that an engine made what every command counts on. Files of contents that can't be written are the engine's way
+// or the image's.
+func useWorld(contents map[string]string) error {
 	for _, d := range []struct {
 		name string
 		mode uint32
@@ -464,6 +465,11 @@ func useWorld() error {
 		}
 		if err != nil {
 			return fmt.Errorf("make %s: %w", d.name, err)
+		}
+	}
+	for name, text := range contents {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
 	return nil

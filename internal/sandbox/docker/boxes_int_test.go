@@ -6,18 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/moby/moby/client"
-	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -116,86 +113,6 @@ func TestImageOfNothing(t *testing.T) {
 	}
 	if info.Isolation.Level != sandbox.LevelContainer {
 		t.Errorf("isolation %+v", info.Isolation)
-	}
-}
-
-// engineDial dials from where the engine's own network is.
-func engineDial(t *testing.T, p *Provider, addr string) (net.Conn, error) {
-	t.Helper()
-	e, err := p.engine(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := net.Dial("unix", e.socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	raw, err := c.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var cred *unix.Ucred
-	if err := errors.Join(raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }), err); err != nil {
-		t.Fatal(err)
-	}
-	type dialed struct {
-		conn net.Conn
-		err  error
-	}
-	got := make(chan dialed)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends in the other namespace
-		ns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", cred.Pid))
-		if err == nil {
-			defer ns.Close()
-			err = unix.Setns(int(ns.Fd()), unix.CLONE_NEWNET)
-		}
-		if err != nil {
-			got <- dialed{nil, err}
-			return
-		}
-		d := net.Dialer{Timeout: 2 * time.Second}
-		conn, err := d.DialContext(context.WithoutCancel(t.Context()), "tcp", addr)
-		got <- dialed{conn, err}
-	}()
-	d := <-got
-	return d.conn, d.err
-}
-
-// A box with a network has one of its own, which goes with it; its ports are on the loopback.
-func TestNetworkOfItsOwn(t *testing.T) {
-	p := openEngineProvider(t)
-	info := start(t, p, sandbox.Spec{Network: sandbox.NetAllowAll, Publish: []sandbox.Port{{Box: 8080}}})
-	if len(info.Published) != 1 || info.Published[0].Box != 8080 || info.Published[0].Host == 0 {
-		t.Fatalf("published %+v", info.Published)
-	}
-	run(t, p, info.ID, "(echo hello | nc -l -p 8080 >/dev/null 2>&1) & sleep 0.2")
-	conn, err := engineDial(t, p, fmt.Sprintf("127.0.0.1:%d", info.Published[0].Host))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	conn.SetDeadline(time.Now().Add(5 * time.Second))
-	b := make([]byte, 6)
-	if n, err := conn.Read(b); string(b[:n]) != "hello\n" {
-		t.Errorf("through the port: %q, %v", b[:n], err)
-	}
-	other := start(t, p, sandbox.Spec{Network: sandbox.NetAllowAll})
-	first := strings.TrimSpace(run(t, p, info.ID, "ip -4 -o addr show eth0 | awk '{print $4}' | cut -d/ -f1"))
-	if got := run(t, p, other.ID, "ping -c1 -W1 "+first+" >/dev/null 2>&1 || nc -w1 "+first+" 8080 </dev/null 2>&1; echo over"); !strings.Contains(got, "over") || strings.Contains(got, "hello") {
-		t.Errorf("another box reaches it: %q", got)
-	}
-	if !slices.ContainsFunc(info.Isolation.Probes, func(p sandbox.Probe) bool { return p.Name == "private_addresses" && !p.OK }) {
-		t.Errorf("what the bridge lets through is not recorded: %+v", info.Isolation.Probes)
-	}
-	for _, id := range []string{info.ID, other.ID} {
-		if err := p.Destroy(t.Context(), id); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if l := left(t, p); len(l) > 0 {
-		t.Errorf("left: %v", l)
 	}
 }
 
@@ -346,9 +263,12 @@ func TestLeaseThenSweep(t *testing.T) {
 	}
 }
 
-// playRole is a process that makes a box and is killed at some time.
+// playRole is a process that makes a box and is killed at some time, or a program in a box that tries to get out of its network.
 func playRole(role string) int {
 	f := strings.Fields(role)
+	if f[0] == "attempts" {
+		return attempt(f[1:])
+	}
 	p, err := New(Options{StateRoot: f[1], Image: testTag, Guest: ownProgram, Env: os.LookupEnv})
 	if err != nil {
 		return 1

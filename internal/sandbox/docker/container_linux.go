@@ -10,7 +10,6 @@ import (
 	"io"
 	"maps"
 	"math"
-	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -28,7 +27,7 @@ import (
 	"agentenv.internal/agentenv/internal/sandbox"
 )
 
-// containerName is what a box's container and its network are called in the engine.
+// containerName is what a box's container is called in the engine.
 func containerName(id string) string { return "agentenv-" + id }
 
 // reserve is how many threads PID 1 and its minders may have beyond the box's limit.
@@ -39,7 +38,7 @@ var capabilities = []string{
 	"AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE", "SETFCAP", "SETGID", "SETPCAP", "SETUID",
 }
 
-// container makes the box's network, if it has one, and its container, and starts it. What was asked of the engine is waited for also when
+// container makes the box's container and starts it. What was asked of the engine is waited for also when
 // ctx ends: what it makes for a caller who has gone nobody would find.
 func (m *making) container(ctx context.Context, program string) (string, error) {
 	o, err := m.options(program)
@@ -57,12 +56,6 @@ func (m *making) container(ctx context.Context, program string) (string, error) 
 	})
 	defer stop()
 	m.asked = true
-	if m.record.Network != "" {
-		_, err := m.engine.NetworkCreate(whole, m.record.Network, client.NetworkCreateOptions{Driver: "bridge", Labels: o.Config.Labels})
-		if err != nil {
-			return "", fmt.Errorf("make the sandbox's network: %w", said(err))
-		}
-	}
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
@@ -74,15 +67,23 @@ func (m *making) container(ctx context.Context, program string) (string, error) 
 	}
 	if err != nil {
 		m.foreign = errdefs.IsConflict(err)
-		return "", fmt.Errorf("make the container: %w", said(err))
+		return "", m.refused("make the container", err)
 	}
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}
 	if _, err := m.engine.ContainerStart(whole, made.ID, client.ContainerStartOptions{}); err != nil {
-		return "", fmt.Errorf("start the container: %w", said(err))
+		return "", m.refused("start the container", err)
 	}
 	return made.ID, nil
+}
+
+// refused is an engine's word against the container. Where it is about the device of the network, other providers may have one.
+func (m *making) refused(what string, err error) error {
+	if m.spec.Network != sandbox.NetNone && strings.Contains(err.Error(), guest.TUNDevice) {
+		return refuse("the engine can't give a sandbox %s: %v (modprobe tun on its machine)", guest.TUNDevice, err)
+	}
+	return fmt.Errorf("%s: %w", what, said(err))
 }
 
 // options say what the container is to be.
@@ -127,9 +128,12 @@ func (m *making) options(program string) (client.ContainerCreateOptions, error) 
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 		Labels:      m.labels(),
 	}
-	if m.record.Network != "" {
-		h.NetworkMode = container.NetworkMode(m.record.Network)
-		c.ExposedPorts, h.PortBindings = ports(s.Publish)
+	if s.Network != sandbox.NetNone { // for PID 1, which gives the capability up before it starts a command
+		h.CapAdd = append(slices.Clone(h.CapAdd), "NET_ADMIN")
+		if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil { // engines turn it off in containers without a network of theirs
+			h.Sysctls = map[string]string{"net.ipv6.conf.all.disable_ipv6": "0"}
+		}
+		h.Devices = []container.DeviceMapping{{PathOnHost: guest.TUNDevice, PathInContainer: guest.TUNDevice, CgroupPermissions: "rw"}}
 	}
 	return client.ContainerCreateOptions{Config: c, HostConfig: h, Name: containerName(m.slot.id)}, nil
 }
@@ -175,38 +179,6 @@ func (p *Provider) stateLabel() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// ports are on the host's loopback alone.
-func ports(want []sandbox.Port) (network.PortSet, network.PortMap) {
-	exposed, bound := network.PortSet{}, network.PortMap{}
-	for _, w := range want {
-		port, _ := network.PortFrom(w.Box, network.TCP)
-		exposed[port] = struct{}{}
-		b := network.PortBinding{HostIP: netip.AddrFrom4([4]byte{127, 0, 0, 1})}
-		if w.Host != 0 {
-			b.HostPort = strconv.Itoa(int(w.Host))
-		}
-		bound[port] = append(bound[port], b)
-	}
-	return exposed, bound
-}
-
-// published is what the engine made of them.
-func published(s *container.NetworkSettings) []sandbox.Port {
-	var out []sandbox.Port
-	if s == nil {
-		return nil
-	}
-	for port, bound := range s.Ports {
-		for _, b := range bound {
-			if host, err := strconv.ParseUint(b.HostPort, 10, 16); err == nil {
-				out = append(out, sandbox.Port{Box: port.Num(), Host: uint16(host)})
-			}
-		}
-	}
-	slices.SortFunc(out, func(a, b sandbox.Port) int { return int(a.Box) - int(b.Box) })
-	return slices.Compact(out)
-}
-
 // hostName is a box's name as its machine's: what names may hold, at most 63 bytes.
 func hostName(name, id string) string {
 	clean := strings.Map(func(r rune) rune {
@@ -244,20 +216,10 @@ func (m *making) lastWords(ctx context.Context, id string, err error) error {
 	return fmt.Errorf("%w: %s", err, words)
 }
 
-// clear removes a box's container and network from the engine, whatever state they are in.
+// clear removes a box's container from the engine, whatever state it is in.
 func (e *engine) clear(ctx context.Context, r *record) error {
 	if err := e.removeContainer(ctx, containerName(r.ID)); err != nil {
 		return fmt.Errorf("remove the container: %w", said(err))
-	}
-	return e.clearNetwork(ctx, r)
-}
-
-func (e *engine) clearNetwork(ctx context.Context, r *record) error {
-	if r.Network == "" {
-		return nil
-	}
-	if err := e.removeNetwork(ctx, r.Network); err != nil {
-		return fmt.Errorf("remove the sandbox's network: %w", said(err))
 	}
 	return nil
 }
@@ -283,24 +245,6 @@ func (e *engine) removeContainer(ctx context.Context, name string) error {
 		case errdefs.IsInternal(err) && tries > 0:
 			tries--
 		case !errdefs.IsConflict(err):
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return errors.Join(ctx.Err(), err)
-		case <-time.After(wait):
-		}
-	}
-}
-
-// removeNetwork is nil when there is none. The container's end may not have reached it yet.
-func (e *engine) removeNetwork(ctx context.Context, name string) error {
-	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
-		_, err := e.NetworkRemove(ctx, name, client.NetworkRemoveOptions{})
-		switch {
-		case err == nil || errdefs.IsNotFound(err):
-			return nil
-		case !strings.Contains(err.Error(), "active endpoints"):
 			return err
 		}
 		select {

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path"
@@ -19,6 +20,7 @@ import (
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 // Create makes a box, or answers the living one of the same key.
@@ -106,10 +108,11 @@ type making struct {
 	engine  *engine
 	image   *image
 	slot    *slot
+	net     hostside.Network
 	record  record
 	birth   *guest.Conn
 	asked   bool // the engine was asked to make something
-	foreign bool // the container of that name is somebody else\'s
+	foreign bool // the container of that name is somebody else's
 }
 
 // make makes one box. On failure nothing of it is left.
@@ -135,6 +138,7 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ 
 	defer place.close() // lets go of the slot too
 	m := &making{p: p, spec: s, engine: e, image: img, slot: place}
 	defer func() {
+		m.net.Close()
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
@@ -156,11 +160,11 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ 
 // start makes the container and lives through its birth.
 func (m *making) start(ctx context.Context, program string) error {
 	// The record names the engine before anything is made there: a maker may be killed in between, and the sweep has to find what it made.
+	if err := m.net.Publish(m.spec.Publish); err != nil {
+		return err
+	}
 	m.record = record{Info: m.info(), Engine: m.engine.socket}
 	m.record.State = sandbox.StateStarting
-	if m.spec.Network == sandbox.NetAllowAll {
-		m.record.Network = containerName(m.slot.id)
-	}
 	if err := m.slot.write(&m.record); err != nil {
 		return err
 	}
@@ -180,6 +184,14 @@ func (m *making) start(ctx context.Context, program string) error {
 	if err != nil {
 		return err
 	}
+	words, err := hostside.NewWords()
+	if err != nil {
+		return err
+	}
+	defer words.Close()
+	if err := m.network(ctx, words); err != nil { // while the container comes up
+		return hostside.LastWords(words, err)
+	}
 	if m.birth, err = m.await(ctx, born, id); err != nil {
 		return err
 	}
@@ -187,11 +199,14 @@ func (m *making) start(ctx context.Context, program string) error {
 	if err := os.Remove(filepath.Join(m.slot.path, birthName, guest.BirthSocket)); err != nil {
 		return err
 	}
-	booted, err := m.boot(ctx)
+	booted, tun, err := m.boot(ctx)
 	if err != nil {
 		return m.lastWords(ctx, id, err)
 	}
-	if err := m.finish(ctx, id, booted); err != nil {
+	if err := m.net.Serve(ctx, m.p.opts.Proxy, tun); err != nil {
+		return hostside.LastWords(words, err)
+	}
+	if err := m.finish(booted); err != nil {
 		return err
 	}
 	if err := m.birth.Send(guest.FrameEnd, nil); err != nil {
@@ -226,63 +241,70 @@ func (m *making) await(ctx context.Context, l *net.UnixListener, id string) (*gu
 	}
 }
 
-// boot tells PID 1 what to be, and answers its word.
-func (m *making) boot(ctx context.Context) (*guest.Booted, error) {
+// boot tells PID 1 what to be, and answers its word and the TUN that it made, if any.
+func (m *making) boot(ctx context.Context) (_ *guest.Booted, tun *os.File, _ error) {
 	stop := context.AfterFunc(ctx, func() { m.birth.SetDeadline(time.Now()) })
 	defer stop()
 	listener, err := m.slot.listen(sockName)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer listener.Close()
 	lf, err := listener.File()
 	if err != nil {
-		return nil, fmt.Errorf("hand the sandbox its socket: %w", err)
+		return nil, nil, fmt.Errorf("hand the sandbox its socket: %w", err)
 	}
 	defer lf.Close()
 	file, err := m.slot.forGuest()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer file.Close()
 	files := []*os.File{lf, file}
 	b := &guest.Boot{
-		Given: true, Tied: m.spec.Tied, Lease: m.spec.Lease, User: m.image.config.User, Dir: m.image.config.WorkingDir,
-		Env: append(append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.image.config.Env...), m.spec.Env...),
+		Given: true, Tied: m.spec.Tied, Lease: m.spec.Lease,
+		Contents: map[string]string{"/etc/resolv.conf": m.net.ResolvConf()},
+		Env:      append(append([]string{"PATH=" + systemPath, "HOME=/root", "LANG=C.UTF-8"}, m.image.config.Env...), m.spec.Env...),
 		Probe: guest.Probing{
 			Hidden: []string{m.p.opts.StateRoot, m.engine.socket}, HostPID: os.Getpid(), HostUID: os.Geteuid(),
 			Image: true, Network: m.spec.Network != sandbox.NetNone,
 		},
 	}
-	c := m.image.config
-	b.User, b.Dir = c.User, path.Join("/", c.WorkingDir)
+	b.User, b.Dir = m.image.config.User, path.Join("/", m.image.config.WorkingDir)
 	for _, s := range m.spec.Shown {
 		if s.Hold != nil {
 			files = append(files, s.Hold)
 			b.Holds++
 		}
 	}
+	files = append(files, m.net.Join(b)...)
 	if err := m.birth.SendJSON(guest.FrameRequest, guest.Request{Op: guest.OpBoot, Boot: b}, files...); err != nil {
-		return nil, fmt.Errorf("send the boot message: %w", err)
+		return nil, nil, fmt.Errorf("send the boot message: %w", err)
 	}
 	var reply guest.Reply
 	if err := m.birth.RecvJSON(guest.FrameReply, &reply); err != nil {
-		return nil, fmt.Errorf("the sandbox's init process ended early: %w", err)
+		return nil, nil, fmt.Errorf("the sandbox's init process ended early: %w", err)
 	}
 	if err := reply.Fault.Err(); err != nil {
-		return nil, err
+		if errors.Is(err, fs.ErrPermission) && strings.Contains(err.Error(), guest.TUNDevice) {
+			err = refuse("%v: root of a container of this engine may not open it (chmod 0666 %s, as most distributions have it)", err, guest.TUNDevice)
+		}
+		return nil, nil, err
 	}
 	if reply.Boot == nil {
-		return nil, errors.New("the sandbox's init process gave no answer")
+		return nil, nil, errors.New("the sandbox's init process gave no answer")
 	}
-	return reply.Boot, nil
+	if got := m.birth.TakeFiles(); len(got) > 0 {
+		tun = got[0]
+	}
+	return reply.Boot, tun, nil
 }
 
 // systemPath is the PATH of commands whose image names none.
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // finish records what the box has become, and refuses it when that is less than was asked.
-func (m *making) finish(ctx context.Context, id string, b *guest.Booted) error {
+func (m *making) finish(b *guest.Booted) error {
 	r := &m.record
 	r.State = sandbox.StateRunning
 	if at, err := wall(b.Deadline); err == nil {
@@ -298,20 +320,8 @@ func (m *making) finish(ctx context.Context, id string, b *guest.Booted) error {
 	for _, note := range b.Notes {
 		r.Isolation.Probes = append(r.Isolation.Probes, sandbox.Probe{Name: "note", OK: true, Detail: note})
 	}
-	if m.spec.Network == sandbox.NetAllowAll {
-		r.Isolation.Probes = append(r.Isolation.Probes, sandbox.Probe{
-			Name: "private_addresses", Detail: "the engine's bridge lets private addresses and this machine's own through",
-		})
-	}
 	if err := refuseBelow(m.spec.Isolation, r.Isolation); err != nil {
 		return err
-	}
-	if len(m.spec.Publish) > 0 {
-		got, err := m.engine.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
-		if err != nil {
-			return fmt.Errorf("look at the container: %w", said(err))
-		}
-		r.Published = published(got.Container.NetworkSettings)
 	}
 	return m.slot.write(r)
 }
@@ -358,12 +368,7 @@ func (m *making) undo(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
 	defer cancel()
-	switch {
-	case m.foreign:
-		if err := m.engine.clearNetwork(ctx, &m.record); err != nil {
-			return err
-		}
-	case m.asked:
+	if m.asked && !m.foreign {
 		if err := m.engine.clear(ctx, &m.record); err != nil {
 			return err // the slot stays, so that a sweep finds it
 		}
@@ -377,6 +382,6 @@ func (m *making) info() sandbox.Info {
 	return sandbox.Info{
 		ID: m.slot.id, Provider: Name, Name: m.spec.Name, Key: m.spec.Key, Run: m.spec.Run, Tied: m.spec.Tied,
 		Created: now, Expires: now.Add(m.spec.Lease), OwnerPID: os.Getpid(), Labels: m.spec.Labels,
-		Image: m.image.pinned, Entry: &c, Network: m.spec.Network,
+		Image: m.image.pinned, Entry: &c, Network: m.spec.Network, Egress: m.spec.Egress, Published: m.net.Published(),
 	}
 }

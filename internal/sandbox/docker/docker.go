@@ -3,20 +3,23 @@
 // PID 1 of a container is the same guest program as everywhere (package guest/pid1), shown to it read-only from a file of the state root.
 // It begins on a socket in a folder that is bound into the container, where its maker hands it what it serves and holds: the listener that
 // clients connect to, and the box's slot. Neither has a name inside, and the folder is empty once the box lives. So a box is found, reached,
-// renewed and ended without the engine; the engine is asked to make and to remove containers, networks and images.
+// renewed and ended without the engine; the engine is asked to make and to remove containers and images.
 //
 // Words: the slot is the file of a box on the host; its PID 1 holds the POSIX lock on it as long as the box lives. The engine is whoever
 // answers on the socket. The package speaks to engines of this machine alone: descriptors travel with messages, and files are bound.
-// It enforces no allowlist of destinations, and a box with a network reaches what the engine's bridge reaches.
+// No box has a network of the engine's: one that has a network has a TUN, which PID 1 makes, and behind it the policy (package hostside).
 package docker
 
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 // Name is the provider's name in Info.
@@ -47,6 +50,8 @@ type Options struct {
 	Image string
 	// Guest is the program that plays PID 1: a static executable for this machine.
 	Guest func() ([]byte, error)
+	// Proxy answers the host's way out for boxes that have a network; nil: there is no proxy. Its error refuses such boxes.
+	Proxy func() (guest.Proxy, error)
 	// Env looks variables of the process's environment up, as os.LookupEnv does; nil: there are none.
 	Env func(string) (string, bool)
 }
@@ -77,21 +82,20 @@ func (refusal) Is(err error) bool { return err == sandbox.ErrUnsupported }
 // errNoImage: nothing says what a box is to be made of.
 const errNoImage = refusal("a sandbox of an engine is made of an image: name one, or set [sandbox.docker] image")
 
+// tunProblem tells why boxes can have no network here, and what to do; nil when they can as far as can be seen from outside.
+func tunProblem() error {
+	if _, err := os.Stat(guest.TUNDevice); errors.Is(err, os.ErrNotExist) {
+		return refuse("this machine has no %s (modprobe tun; in a container, start it with --device %s)", guest.TUNDevice, guest.TUNDevice)
+	}
+	return nil
+}
+
 // checkSpec refuses what boxes of an engine can't be, and fills in the defaults.
 func checkSpec(s *sandbox.Spec) error {
 	var errs []error
 	unsupported := func(format string, args ...any) { errs = append(errs, refuse(format, args...)) }
-	switch s.Network {
-	case "":
-		s.Network = sandbox.NetNone
-	case sandbox.NetNone, sandbox.NetAllowAll:
-	case sandbox.NetAllow:
-		unsupported("an engine's network can't hold a sandbox to a list of destinations; use a local sandbox, or network none or allow_all")
-	default:
-		unsupported("a sandbox of an engine has network none or allow_all, not %q", s.Network)
-	}
-	if len(s.Publish) > 0 && s.Network == sandbox.NetNone {
-		unsupported("an engine publishes no port of a sandbox without a network; ports need network allow_all")
+	if err := hostside.CheckNetwork(s, tunProblem); err != nil {
+		errs = append(errs, err)
 	}
 	switch s.Isolation {
 	case "":

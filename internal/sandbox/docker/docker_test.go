@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"agentenv.internal/agentenv/internal/guest/nethost"
 	"agentenv.internal/agentenv/internal/guest/pid1"
 )
 
@@ -14,6 +15,7 @@ const roleVar = "AGENTENV_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
+	nethost.Dispatch()
 	if role := os.Getenv(roleVar); role != "" {
 		os.Exit(playRole(role))
 	}

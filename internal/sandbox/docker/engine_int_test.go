@@ -132,7 +132,7 @@ func left(t testing.TB, p *Provider) []string {
 
 func TestSuite(t *testing.T) {
 	openEngineProvider(t)
-	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return openEngineProvider(t) }, sandboxtest.Features{Real: true, Minded: true, Dir: "/root"})
+	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return openEngineProvider(t) }, sandboxtest.Features{Real: true, Minded: true, Egress: true, Dir: "/root"})
 }
 
 // run is the output of a shell's text in a box.

@@ -26,14 +26,13 @@ type fakeEngine struct {
 	calls      []string                                            // "METHOD /path", without the version
 	faults     map[string]func(http.ResponseWriter, *http.Request) // by "METHOD /path", a regular expression
 	containers map[string]bool
-	networks   map[string]bool
 	images     map[string]bool
 }
 
 func newFakeEngine(t *testing.T) (*fakeEngine, string) {
 	t.Helper()
 	f := &fakeEngine{
-		faults: map[string]func(http.ResponseWriter, *http.Request){}, containers: map[string]bool{}, networks: map[string]bool{},
+		faults: map[string]func(http.ResponseWriter, *http.Request){}, containers: map[string]bool{},
 		images: map[string]bool{"there": true},
 	}
 	socket := filepath.Join(t.TempDir(), "s")
@@ -93,11 +92,6 @@ func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, call string)
 			return
 		}
 		reply(200, map[string]any{"Id": "sha256:" + strings.Repeat("a", 64), "Os": "linux", "Config": map[string]any{"Env": []string{"A=b"}}})
-	case path == "/networks/create":
-		var body struct{ Name string }
-		json.NewDecoder(r.Body).Decode(&body)
-		f.networks[body.Name] = true
-		reply(201, map[string]string{"Id": "net"})
 	case path == "/containers/create":
 		f.containers[r.URL.Query().Get("name")] = true
 		reply(201, map[string]any{"Id": r.URL.Query().Get("name"), "Warnings": []string{}})
@@ -113,7 +107,7 @@ func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, call string)
 			return
 		}
 		reply(200, map[string]any{"Id": part[1], "State": map[string]any{"Running": false, "ExitCode": 3, "Status": "exited"}})
-	case path == "/containers/json" || path == "/networks":
+	case path == "/containers/json":
 		reply(200, []any{})
 	case method == "DELETE" && part[0] == "containers":
 		if !f.containers[name] {
@@ -121,13 +115,6 @@ func (f *fakeEngine) answer(w http.ResponseWriter, r *http.Request, call string)
 			return
 		}
 		delete(f.containers, name)
-		w.WriteHeader(204)
-	case method == "DELETE" && part[0] == "networks":
-		if !f.networks[name] {
-			missing()
-			return
-		}
-		delete(f.networks, name)
 		w.WriteHeader(204)
 	default:
 		reply(500, map[string]string{"message": "the fake engine knows no " + call})
@@ -146,16 +133,13 @@ func (f *fakeEngine) heal() {
 	clear(f.faults)
 }
 
-// left are the containers and networks that it has.
+// left are the containers that it has.
 func (f *fakeEngine) left() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []string
 	for name := range f.containers {
 		out = append(out, name)
-	}
-	for name := range f.networks {
-		out = append(out, "network "+name)
 	}
 	return out
 }
@@ -205,10 +189,11 @@ func TestFailedStartsLeaveNothing(t *testing.T) {
 		{"no image, no pull", "POST /images/create", answering(404, "no such repository"), sandbox.Spec{Image: "gone"}, "the engine has no image gone and can't pull it"},
 		{"pull tells of a fault", "POST /images/create", cut(`{"status":"Pulling"}{"errorDetail":{"message":"toomanyrequests"},"error":"toomanyrequests"}`), sandbox.Spec{Image: "gone"}, "toomanyrequests"},
 		{"pull is cut", "POST /images/create", cut(`{"status":"Pulling"}{"stat`), sandbox.Spec{Image: "gone"}, "the engine's answer ended early"},
-		{"network", "POST /networks/create", answering(500, "no addresses are left"), sandbox.Spec{Network: sandbox.NetAllowAll}, "make the sandbox's network: the engine says: Error response from daemon: no addresses are left"},
-		{"create", "POST /containers/create", answering(500, "no space left on device"), sandbox.Spec{Network: sandbox.NetAllowAll}, "make the container: the engine says: Error response from daemon: no space left on device"},
+		{"create", "POST /containers/create", answering(500, "no space left on device"), sandbox.Spec{}, "make the container: the engine says: Error response from daemon: no space left on device"},
 		{"create is cut", "POST /containers/create", cut(`{"I`), sandbox.Spec{}, "make the container"},
 		{"start", "POST /containers/.*/start", answering(500, "exec format error"), sandbox.Spec{}, "start the container: the engine says: Error response from daemon: exec format error"},
+		{"no TUN", "POST /containers/.*/start", answering(500, "error gathering device information while adding custom device \"/dev/net/tun\": no such file or directory"),
+			sandbox.Spec{Network: sandbox.NetAllowAll}, "modprobe tun"},
 		{"ends at once", "POST /nothing", nil, sandbox.Spec{}, "the container ended at its start with code 3: sandbox: what it said last"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -236,7 +221,7 @@ func TestForeignContainerStays(t *testing.T) {
 	f, socket := newFakeEngine(t)
 	f.fail("POST /containers/create", answering(409, "the name is in use"))
 	p := fakeProvider(t, socket)
-	if _, err := p.Create(t.Context(), sandbox.Spec{Tied: true, Network: sandbox.NetAllowAll}); err == nil || !strings.Contains(err.Error(), "the name is in use") {
+	if _, err := p.Create(t.Context(), sandbox.Spec{Tied: true}); err == nil || !strings.Contains(err.Error(), "the name is in use") {
 		t.Errorf("%v", err)
 	}
 	if slices.ContainsFunc(f.calls, func(c string) bool { return strings.HasPrefix(c, "DELETE /containers/") }) {

@@ -15,6 +15,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 // Connect opens a connection to a living box, whoever made it.
@@ -240,7 +241,7 @@ func (p *Provider) sweepHalf(id string) {
 // lostAge is how old a container without a slot is at least before it counts as lost.
 const lostAge = time.Minute
 
-// sweepLost removes containers and networks of this state root that no slot knows: an engine may finish what its caller died of.
+// sweepLost removes containers of this state root that no slot knows: an engine may finish what its caller died of.
 func (p *Provider) sweepLost(ctx context.Context) error {
 	e, err := p.engine(ctx)
 	if err != nil {
@@ -259,16 +260,6 @@ func (p *Provider) sweepLost(ctx context.Context) error {
 		}
 		errs = append(errs, said(e.removeContainer(ctx, c.ID)))
 	}
-	nets, err := e.NetworkList(ctx, client.NetworkListOptions{Filters: mine})
-	if err != nil {
-		return errors.Join(append(errs, fmt.Errorf("look for lost networks: %w", said(err)))...)
-	}
-	for _, n := range nets.Items {
-		if p.known(n.Labels[labelID]) || time.Since(n.Created) < lostAge {
-			continue
-		}
-		errs = append(errs, said(e.removeNetwork(ctx, n.ID)))
-	}
 	return errors.Join(errs...)
 }
 
@@ -280,4 +271,17 @@ func (p *Provider) known(id string) bool {
 	}
 	s.close()
 	return true
+}
+
+// Blocked is what a box's policy kept it from.
+func (p *Provider) Blocked(_ context.Context, id string) ([]guest.Blocked, error) {
+	s, err := openSlot(p.boxes, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+	}
+	defer s.close()
+	return hostside.ReadLog(filepath.Join(s.path, netName), id)
 }

@@ -11,6 +11,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 // startLimit ends a start that hangs. What it waits for is the engine's: pulling an image is not part of it.
@@ -24,6 +25,10 @@ type Provider struct {
 	opts    Options
 	boxes   string // folder of the boxes
 	program *program
+	// launcher forks the network hosts of boxes, guests is what plays it.
+	launcher *hostside.Launcher
+	guests   *hostside.Program
+	hosts    *hostside.Program
 
 	mu      sync.Mutex
 	closed  bool
@@ -43,6 +48,8 @@ var (
 	_ sandbox.Provider = (*Provider)(nil)
 	_ sandbox.Checker  = (*Provider)(nil)
 	_ sandbox.Builder  = (*Provider)(nil)
+
+	_ sandbox.NetworkLogger = (*Provider)(nil)
 )
 
 // New makes a provider. It touches neither files nor an engine until a box is asked for. Close ends the tied boxes.
@@ -51,7 +58,9 @@ func New(o Options) (*Provider, error) {
 		return nil, err
 	}
 	dir := filepath.Join(o.StateRoot, Name)
+	guests := hostside.GuestProgram(o.Guest)
 	return &Provider{
+		launcher: hostside.NewLauncher(guests), guests: guests, hosts: hostside.HostProgram(),
 		opts: o, boxes: filepath.Join(dir, "boxes"), program: &program{dir: dir, bytes: o.Guest},
 		engines: map[string]*engine{}, tied: map[string]tied{},
 	}, nil
@@ -120,6 +129,9 @@ func (p *Provider) Close() error {
 			errs = append(errs, fmt.Errorf("destroy sandbox %s: %w", id, err))
 		}
 	}
+	p.launcher.Stop()
+	p.guests.Close()
+	p.hosts.Close()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range p.engines {

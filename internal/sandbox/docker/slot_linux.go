@@ -18,6 +18,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 // A slot is a box's folder on the host: a file with the lease's end, which PID 1 writes, then the record as a line of JSON; the socket that
@@ -33,14 +34,14 @@ type slot struct {
 // record is what a slot tells of its box.
 type record struct {
 	sandbox.Info
-	Engine  string `json:"engine"`           // the socket
-	Network string `json:"bridge,omitempty"` // the network that was made for it
+	Engine string `json:"engine"` // the socket
 }
 
 const (
 	slotName   = "slot"
 	sockName   = "sock"
 	birthName  = "birth"
+	netName    = "net" // the log of its network, of boxes that have one; the network host holds a POSIX lock on it
 	recordSize = 256 << 10
 	leaseSize  = 21 // of guest.LeaseFormat
 )
@@ -260,8 +261,11 @@ func (s *slot) die(ctx context.Context) error {
 	return nil
 }
 
-// remove takes the folder away, what names the box last.
+// remove takes the folder away, what names the box last, once the box's network host has ended.
 func (s *slot) remove() error {
+	if err := hostside.RemoveLog(filepath.Join(s.path, netName), s.id); err != nil {
+		return err
+	}
 	for _, name := range []string{birthName, sockName} {
 		if err := os.RemoveAll(filepath.Join(s.path, name)); err != nil {
 			return err

@@ -21,7 +21,7 @@ func (p *Provider) Check(_ context.Context, s sandbox.Spec) error {
 	if hints := namespaceHints(readSetting); len(hints) > 0 {
 		return namespaceRefusal(unix.EPERM, hints)
 	}
-	if _, err := p.program.get(); err != nil {
+	if _, err := p.program.Path(); err != nil {
 		return err
 	}
 	return nil
@@ -94,7 +94,7 @@ func namespaceFinding(hints []string) Finding {
 
 func (p *Provider) programFinding() Finding {
 	f := Finding{Name: "guest program", Needed: true}
-	if _, err := p.program.get(); err != nil {
+	if _, err := p.program.Path(); err != nil {
 		f.Detail, f.Fix = err.Error(), "build with make build"
 		return f
 	}

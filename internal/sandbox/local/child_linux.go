@@ -12,13 +12,14 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 	"agentenv.internal/agentenv/internal/subid"
 )
 
 // child is the PID 1 of a box that this process started.
 type child struct {
 	pid   int
-	proc  *pidfd
+	proc  *hostside.Process
 	birth *guest.Conn // a tied box lives while it is open
 	tied  bool
 	ended chan struct{}
@@ -27,7 +28,7 @@ type child struct {
 // fork starts the guest program as PID 1 of new namespaces. base is where the box's ids begin outside.
 // ids, where the caller has a range of them, are given to the box; nil: see base.
 func (p *Provider) fork(ctx context.Context, base int, ids *subid.Range, log *os.File) (*child, error) {
-	near, far, err := socketPair()
+	near, far, err := hostside.SocketPair()
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +43,12 @@ func (p *Provider) fork(ctx context.Context, base int, ids *subid.Range, log *os
 		l = &guest.Launch{UID: p.host.uid, GID: p.host.gid, Size: 1}
 	}
 	l.Unmapped = ids != nil
-	pid, proc, err := p.launcher.fork(ctx, l, far, log)
+	pid, proc, err := p.launcher.Fork(ctx, l, far, log)
 	if err != nil {
 		conn.Close()
+		if failed := (*hostside.LaunchError)(nil); errors.As(err, &failed) {
+			return nil, namespaceError(failed.Err)
+		}
 		return nil, err
 	}
 	if ids != nil {
@@ -54,7 +58,7 @@ func (p *Provider) fork(ctx context.Context, base int, ids *subid.Range, log *os
 		}
 		if err != nil {
 			conn.Close() // which ends it
-			proc.close()
+			proc.Close()
 			return nil, fmt.Errorf("give the sandbox its ids: %w", err)
 		}
 	}
@@ -90,19 +94,19 @@ func (c *child) boot(ctx context.Context, b *guest.Boot, files []*os.File) (_ *g
 // watch waits for the child's end and tells by c.ended. It runs once, in a goroutine of the provider.
 func (c *child) watch() {
 	defer close(c.ended)
-	if c.proc.ended() != nil {
+	if c.proc.Ended() != nil {
 		return // let go of
 	}
 	c.birth.Close()
-	c.proc.close()
+	c.proc.Close()
 }
 
 // letGo stops watching a child that is to outlive this provider.
 func (c *child) letGo() {
-	c.proc.f.SetReadDeadline(time.Now())
+	c.proc.LetGo()
 	<-c.ended
 	c.birth.Close()
-	c.proc.close()
+	c.proc.Close()
 }
 
 // namespaceError tells which of the host's settings stands in the way.

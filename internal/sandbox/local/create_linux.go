@@ -18,6 +18,7 @@ import (
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 // errClosed: the provider was closed.
@@ -94,7 +95,7 @@ func check(s *sandbox.Spec) error {
 			errs = append(errs, err)
 		}
 	}
-	if err := checkNetwork(s); err != nil {
+	if err := hostside.CheckNetwork(s, tunProblem); err != nil {
 		errs = append(errs, err)
 	}
 	switch s.Isolation {
@@ -198,7 +199,7 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, img *image.Root, s
 	m := &making{p: p, spec: s, image: img, slot: place}
 	defer func() {
 		m.rides.close()
-		m.net.close()
+		m.net.Close()
 		if err != nil {
 			err = errors.Join(err, m.undo())
 		}

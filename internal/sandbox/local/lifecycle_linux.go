@@ -213,7 +213,7 @@ func (p *Provider) Close() error {
 			s.mark(sandbox.CauseOwner)
 			s.close()
 		}
-		errs = append(errs, ignoreGone(c.proc.signal(unix.SIGKILL)))
+		errs = append(errs, ignoreGone(c.proc.Signal(unix.SIGKILL)))
 	}
 	for id, c := range tied {
 		<-c.ended
@@ -227,8 +227,8 @@ func (p *Provider) Close() error {
 		c.letGo()
 	}
 	p.watching.Wait()
-	p.launcher.stop()
-	p.program.close()
-	p.hosts.close()
+	p.launcher.Stop()
+	p.program.Close()
+	p.hosts.Close()
 	return errors.Join(errs...)
 }

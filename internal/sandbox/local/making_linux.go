@@ -17,6 +17,7 @@ import (
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 	"agentenv.internal/agentenv/internal/treestore"
 )
 
@@ -33,7 +34,7 @@ type making struct {
 	group   *group
 	rides   rides
 	child   *child
-	net     network
+	net     hostside.Network
 	marker  string // a file of the host that must not appear
 	created time.Time
 	disk    *disk
@@ -117,7 +118,7 @@ func selfPath() (string, error) {
 func (m *making) prepare() error {
 	m.created = time.Now().UTC().Round(time.Millisecond)
 	m.base = m.p.host.ids()
-	if err := m.net.publish(m.spec.Publish); err != nil {
+	if err := m.net.Publish(m.spec.Publish); err != nil {
 		return err
 	}
 	r := record{Info: m.info()}
@@ -143,21 +144,24 @@ func (m *making) prepare() error {
 		return err
 	}
 	m.rides.add(file)
-	return m.net.prepare(m.slot, m.spec)
+	return m.net.Prepare(m.slot.dir, m.slot.id+networkSuffix, m.spec)
 }
 
 // start forks the child, boots it once looked has said that the host is known, and checks from outside what it can't.
 func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted, error) {
-	fd, err := unix.MemfdCreate("log", unix.MFD_CLOEXEC)
+	log, err := hostside.NewWords()
 	if err != nil {
-		return nil, fmt.Errorf("make the sandbox's log: %w", err)
+		return nil, err
 	}
-	log := os.NewFile(uintptr(fd), "log")
 	defer log.Close()
 	if m.child, err = m.p.fork(ctx, m.base, m.ids(), log); err != nil {
 		return nil, err
 	}
-	if err := m.net.start(ctx, m, log); err != nil {
+	nobody := 0
+	if m.p.host.wide {
+		nobody = m.base + idRange - 1 // the last of the box's own
+	}
+	if err := m.net.Start(ctx, m.p.launcher, m.p.hosts, nobody, log); err != nil {
 		return nil, err
 	}
 	if err := m.group.admit(m.child.pid); err != nil {
@@ -189,16 +193,16 @@ func (m *making) start(ctx context.Context, looked <-chan error) (*guest.Booted,
 			b.Holds++
 		}
 	}
-	way, err := m.net.join(b, m.child.pid, m.p.host.wide)
+	way, err := m.join(b)
 	if err != nil {
 		return nil, err
 	}
 	booted, tun, err := m.child.boot(ctx, b, append(files, way...))
 	if err == nil {
-		err = m.net.serve(ctx, m.p, tun)
+		err = m.net.Serve(ctx, m.p.opts.Proxy, tun)
 	}
 	if err != nil {
-		return nil, lastWords(log, err)
+		return nil, hostside.LastWords(log, err)
 	}
 	if _, err := os.Lstat(m.marker); err == nil {
 		for i := range booted.Tried {
@@ -244,7 +248,7 @@ func (m *making) bootMessage(ctx context.Context) (*guest.Boot, error) {
 		Contents: map[string]string{
 			"/etc/hostname":    host + "\n",
 			"/etc/hosts":       "127.0.0.1 localhost " + host + "\n::1 localhost ip6-localhost ip6-loopback\n",
-			"/etc/resolv.conf": m.net.resolvConf(),
+			"/etc/resolv.conf": m.net.ResolvConf(),
 		},
 		Probe: guest.Probing{Hidden: m.p.hiddenPaths(m.slot), HostPID: os.Getpid(), Marker: m.marker, HostUID: m.p.host.uid},
 	}
@@ -285,26 +289,15 @@ func hostName(name, id string) string {
 	return clean
 }
 
-// lastWords adds what the child wrote before it ended.
-func lastWords(log *os.File, err error) error {
-	b := make([]byte, 2000)
-	n, _ := log.ReadAt(b, 0)
-	words := strings.TrimSpace(string(b[:n]))
-	if words == "" || strings.Contains(words, err.Error()) {
-		return err
-	}
-	return fmt.Errorf("%w: %s", err, words)
-}
-
 // undo takes away all that was made.
 func (m *making) undo() error {
 	errs := []error{m.release()}
 	if m.child != nil {
 		go m.child.watch()
-		errs = append(errs, ignoreGone(m.child.proc.signal(unix.SIGKILL)))
+		errs = append(errs, ignoreGone(m.child.proc.Signal(unix.SIGKILL)))
 		<-m.child.ended
 	}
-	m.net.close()
+	m.net.Close()
 	if m.group != nil {
 		m.group.close()
 		for _, dir := range m.group.dirs {
@@ -326,7 +319,7 @@ func (m *making) info() sandbox.Info {
 	i := sandbox.Info{
 		ID: m.slot.id, Provider: Name, Name: m.spec.Name, Key: m.spec.Key, Run: m.spec.Run, Tied: m.spec.Tied,
 		Created: m.created, Expires: m.created.Add(m.spec.Lease), OwnerPID: os.Getpid(), From: m.spec.From, Labels: m.spec.Labels,
-		Network: m.spec.Network, Egress: m.spec.Egress, Published: m.net.published,
+		Network: m.spec.Network, Egress: m.spec.Egress, Published: m.net.Published(),
 	}
 	if m.image != nil {
 		c := sandbox.Entry(m.image.Config)

@@ -7,6 +7,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 	"agentenv.internal/agentenv/internal/treestore"
 )
 
@@ -20,9 +21,9 @@ type Provider struct {
 	trees    *trees
 	images   *image.Store
 	layers   *treestore.Store // of snapshots
-	launcher *launcher
-	program  *program
-	hosts    *program // of network hosts
+	launcher *hostside.Launcher
+	program  *hostside.Program
+	hosts    *hostside.Program // of network hosts
 	host     *host
 
 	mu       sync.Mutex
@@ -43,14 +44,14 @@ func New(o Options) (*Provider, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	guests, hosts := &program{}, &program{own: true}
+	guests, hosts := hostside.GuestProgram(carried()), hostside.HostProgram()
 	images := o.Images
 	if images == nil {
 		images = image.Open(image.Options{Dir: filepath.Join(o.StateRoot, "images")})
 	}
 	return &Provider{
 		opts: o, images: images, boxes: filepath.Join(o.StateRoot, "boxes"), trees: newTrees(filepath.Join(o.StateRoot, "trees")),
-		launcher: newLauncher(guests), program: guests, hosts: hosts, host: newHost(), passing: map[string]*kept{}, children: map[string]*child{},
+		launcher: hostside.NewLauncher(guests), program: guests, hosts: hosts, host: newHost(), passing: map[string]*kept{}, children: map[string]*child{},
 		layers: treestore.Open(filepath.Join(o.StateRoot, "layers"), treestore.Options{Volatile: true}),
 	}, nil
 }

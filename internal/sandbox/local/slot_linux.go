@@ -18,6 +18,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 // A slot is a box's place on the host: one file and one socket, since making and removing inodes is what a start costs on a disk.
@@ -273,17 +274,17 @@ func (s *slot) kill(ctx context.Context, cause string) error {
 	if err != nil {
 		return fmt.Errorf("open process %d: %w", pid, err)
 	}
-	p := newPidfd(fd)
-	defer p.close()
+	p := hostside.NewProcess(fd)
+	defer p.Close()
 	// The pid may have been another's when the descriptor was opened: the lock decides once more.
 	if again, err := s.holder(); err != nil || again != pid {
 		return err
 	}
 	s.mark(cause)
-	if err := p.signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
+	if err := p.Signal(unix.SIGKILL); err != nil && !errors.Is(err, unix.ESRCH) {
 		return fmt.Errorf("kill process %d: %w", pid, err)
 	}
-	return p.wait(ctx)
+	return p.Wait(ctx)
 }
 
 // remove takes away all that a dead box left: its file last, since that is what names the rest. The caller has taken the slot.
@@ -298,7 +299,7 @@ func (s *slot) remove() error {
 		return err
 	}
 	if r.Network != sandbox.NetNone || len(r.Published) > 0 {
-		if err := s.removeNetwork(); err != nil {
+		if err := hostside.RemoveLog(s.path+networkSuffix, s.id); err != nil {
 			return err
 		}
 	}

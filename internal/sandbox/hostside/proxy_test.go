@@ -1,11 +1,11 @@
-package local_test
+package hostside_test
 
 import (
 	"slices"
 	"strings"
 	"testing"
 
-	"agentenv.internal/agentenv/internal/sandbox/local"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 func proxyEnv(m map[string]string) func(string) (string, bool) {
@@ -16,7 +16,7 @@ func proxyEnv(m map[string]string) func(string) (string, bool) {
 }
 
 func TestProxyFrom(t *testing.T) {
-	p, err := local.ProxyFrom(proxyEnv(map[string]string{
+	p, err := hostside.ProxyFrom(proxyEnv(map[string]string{
 		"HTTPS_PROXY": "http://user:s3cret@proxy.test:3128", "http_proxy": "other.test", "NO_PROXY": "localhost, .corp.test,,10.0.0.0/8",
 	}))
 	if err != nil {
@@ -28,11 +28,11 @@ func TestProxyFrom(t *testing.T) {
 	if !slices.Equal(p.Except, []string{"localhost", ".corp.test", "10.0.0.0/8"}) {
 		t.Errorf("%q", p.Except)
 	}
-	if p, err := local.ProxyFrom(proxyEnv(map[string]string{"NO_PROXY": "*", "HTTP_PROXY": ""})); err != nil || p.Plain != nil || p.Secure != nil || p.Except != nil {
+	if p, err := hostside.ProxyFrom(proxyEnv(map[string]string{"NO_PROXY": "*", "HTTP_PROXY": ""})); err != nil || p.Plain != nil || p.Secure != nil || p.Except != nil {
 		t.Errorf("no proxy: %+v, %v", p, err)
 	}
 	for _, bad := range []string{"https://u:s3cret@proxy.test", "socks5://u:s3cret@proxy.test:1", "http://u:s3cret@", "http://u:s3cret@host:port", "\x00s3cret"} {
-		_, err := local.ProxyFrom(proxyEnv(map[string]string{"HTTPS_PROXY": bad}))
+		_, err := hostside.ProxyFrom(proxyEnv(map[string]string{"HTTPS_PROXY": bad}))
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "HTTPS_PROXY: ") {
 			t.Errorf("%q: %v", bad, err)
 		}
@@ -45,7 +45,7 @@ func FuzzProxyFrom(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		p, err := local.ProxyFrom(proxyEnv(map[string]string{"HTTPS_PROXY": text}))
+		p, err := hostside.ProxyFrom(proxyEnv(map[string]string{"HTTPS_PROXY": text}))
 		if err == nil && text != "" && (p.Secure == nil || !strings.Contains(p.Secure.Addr, ":")) {
 			t.Fatalf("%q gives %+v", text, p.Secure)
 		}

@@ -1,4 +1,4 @@
-package local
+package hostside
 
 import (
 	"context"
@@ -16,10 +16,11 @@ import (
 	"agentenv.internal/agentenv/internal/guest"
 )
 
-// launcher is a small process that forks boxes for this one: a fork into a new user namespace copies the page tables of the process that
-// forks, and those of a large one take tens of milliseconds. It is started by the first box and ends with the provider.
-type launcher struct {
-	program *program
+// Launcher is a small process that forks boxes and network hosts for this one: a fork into a new user namespace copies the page tables of the
+// process that forks, and those of a large one take tens of milliseconds. It is started by the first box and ends with its owner, whom
+// what it forked may outlive.
+type Launcher struct {
+	program *Program
 
 	mu   sync.Mutex
 	conn *guest.Conn // nil: not running
@@ -30,12 +31,19 @@ type launcher struct {
 	done chan struct{}
 }
 
-func newLauncher(p *program) *launcher {
-	return &launcher{program: p, work: make(chan func()), done: make(chan struct{})}
+// NewLauncher makes a launcher that p plays. Stop ends it.
+func NewLauncher(p *Program) *Launcher {
+	return &Launcher{program: p, work: make(chan func()), done: make(chan struct{})}
 }
 
-// fork starts a box's PID 1 with the files of guest.Launch, and answers it.
-func (l *launcher) fork(ctx context.Context, req *guest.Launch, files ...*os.File) (int, *pidfd, error) {
+// LaunchError is the kernel's word on a fork.
+type LaunchError struct{ Err error }
+
+func (e *LaunchError) Error() string { return e.Err.Error() }
+func (e *LaunchError) Unwrap() error { return e.Err }
+
+// Fork starts a process with the files of guest.Launch, and answers it. A fork that failed is a *LaunchError.
+func (l *Launcher) Fork(ctx context.Context, req *guest.Launch, files ...*os.File) (int, *Process, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	pid, p, err := l.ask(ctx, req, files)
@@ -45,7 +53,7 @@ func (l *launcher) fork(ctx context.Context, req *guest.Launch, files ...*os.Fil
 	return pid, p, err
 }
 
-func (l *launcher) ask(ctx context.Context, req *guest.Launch, files []*os.File) (int, *pidfd, error) {
+func (l *Launcher) ask(ctx context.Context, req *guest.Launch, files []*os.File) (int, *Process, error) {
 	if l.conn == nil {
 		if err := l.start(); err != nil {
 			return 0, nil, err
@@ -70,7 +78,7 @@ func (l *launcher) ask(ctx context.Context, req *guest.Launch, files []*os.File)
 		}
 	}()
 	if err := reply.Fault.Err(); err != nil {
-		return 0, nil, namespaceError(err)
+		return 0, nil, &LaunchError{err}
 	}
 	if len(got) != 1 {
 		return 0, nil, errors.New("the launcher of sandboxes gave no process")
@@ -82,16 +90,16 @@ func (l *launcher) ask(ctx context.Context, req *guest.Launch, files []*os.File)
 	if err != nil {
 		return 0, nil, fmt.Errorf("watch the sandbox: %w", err)
 	}
-	return reply.PID, newPidfd(fd), nil
+	return reply.PID, NewProcess(fd), nil
 }
 
 // start runs the process.
-func (l *launcher) start() error {
-	program, err := l.program.get()
+func (l *Launcher) start() error {
+	program, err := l.program.Path()
 	if err != nil {
 		return err
 	}
-	near, far, err := socketPair()
+	near, far, err := SocketPair()
 	if err != nil {
 		return err
 	}
@@ -121,7 +129,7 @@ func (l *launcher) start() error {
 }
 
 // onThread runs f on one thread that lasts as long as the launcher: the kernel ties a child's death to the thread that forked it.
-func (l *launcher) onThread(f func()) {
+func (l *Launcher) onThread(f func()) {
 	l.once.Do(func() {
 		go func() {
 			runtime.LockOSThread() // never unlocked: the thread ends with the loop
@@ -140,7 +148,7 @@ func (l *launcher) onThread(f func()) {
 }
 
 // end closes the process's socket, which ends it, and takes its zombie away.
-func (l *launcher) end() {
+func (l *Launcher) end() {
 	if l.conn == nil {
 		return
 	}
@@ -154,8 +162,8 @@ func (l *launcher) end() {
 	}
 }
 
-// stop ends the process and the thread. Leased boxes live on.
-func (l *launcher) stop() {
+// Stop ends the process and the thread. Leased boxes live on.
+func (l *Launcher) Stop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.end()
@@ -167,7 +175,8 @@ func (l *launcher) stop() {
 	}
 }
 
-func socketPair() (near, far *os.File, err error) {
+// SocketPair is two ends of a stream socket.
+func SocketPair() (near, far *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make a socket pair: %w", err)

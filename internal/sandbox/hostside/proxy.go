@@ -1,4 +1,4 @@
-package local
+package hostside
 
 import (
 	"encoding/base64"
