@@ -129,7 +129,8 @@ func (a *App) FindBox(ctx context.Context, text string) (sandbox.Info, sandbox.P
 			found = []sandbox.Info{b}
 			break
 		}
-		if text != "" && strings.HasPrefix(b.ID, text) || b.Name == text && b.State != sandbox.StateDead {
+		// The empty text, of a variable that isn't set, means no box: least of all one without a name.
+		if text != "" && (strings.HasPrefix(b.ID, text) || b.Name == text && b.State != sandbox.StateDead) {
 			found = append(found, b)
 		}
 	}

@@ -9,7 +9,10 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"agentenv.internal/agentenv/internal/guest"
 )
@@ -99,9 +102,34 @@ type Port struct {
 
 // Upper bounds of limits, far above every machine: what is beyond them was not meant, and could not be counted in bytes.
 const (
-	MaxCPU = 1 << 20
-	MaxMB  = 1 << 40
+	MaxCPU  = 1 << 20
+	MaxMB   = 1 << 40
+	MaxPids = 1 << 22 // the kernel's own bound
 )
+
+// MinLease is the shortest lease: one that ended before the box began would look like a fault of the start.
+const MinLease = 10 * time.Millisecond
+
+// maxName is how many bytes a name for people may have: as many as a file's.
+const maxName = 255
+
+// CheckName refuses names for people that couldn't be told from something else on a command line or in a list: SANDBOX:PATH, a path, a
+// flag, what isn't seen. "" is no name.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return nil
+	case len(name) > maxName:
+		return fmt.Errorf("a name has at most %d bytes, not %d", maxName, len(name))
+	case !utf8.ValidString(name):
+		return fmt.Errorf("the name %q is no UTF-8", name)
+	case name == "." || name == ".." || strings.HasPrefix(name, "-") || strings.ContainsAny(name, ":/"):
+		return fmt.Errorf("the name %q could be taken for a path or a flag: no : or / in it, no - in front", name)
+	case strings.TrimSpace(name) != name || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return fmt.Errorf("the name %q has characters that aren't seen", name)
+	}
+	return nil
+}
 
 // CheckLimits refuses limits that no sandbox can have.
 func (s Spec) CheckLimits() error {
@@ -112,10 +140,12 @@ func (s Spec) CheckLimits() error {
 		return fmt.Errorf("memory is a number of MB from 0 to %d, not %d", int64(MaxMB), s.MemoryMB)
 	case s.DiskMB < 0 || s.DiskMB > MaxMB:
 		return fmt.Errorf("disk is a number of MB from 0 to %d, not %d", int64(MaxMB), s.DiskMB)
-	case s.Pids < 0:
-		return fmt.Errorf("a number of processes can't be negative, as %d is", s.Pids)
+	case s.Pids < 0 || s.Pids > MaxPids:
+		return fmt.Errorf("pids is a number of processes from 0 to %d, not %d", MaxPids, s.Pids)
 	case s.Lease < 0:
 		return fmt.Errorf("a lease can't be negative, as %s is", s.Lease)
+	case s.Lease > 0 && s.Lease < MinLease:
+		return fmt.Errorf("a lease is %s at least, not %s", MinLease, s.Lease)
 	}
 	return nil
 }

@@ -38,8 +38,8 @@ it takes to look, then goes on. What each may reach is said anew. None of them e
 			if o.lease <= 0 {
 				return verb.Usagef("--lease must be longer than nothing")
 			}
-			if err := o.spec.CheckLimits(); err != nil {
-				return verb.Usagef("%w", err)
+			if err := checkSpec(o.spec, time.Duration(o.lease)); err != nil {
+				return err
 			}
 			if err := o.network.into(&o.spec); err != nil {
 				return err

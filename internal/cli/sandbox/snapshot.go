@@ -61,6 +61,9 @@ type snapped struct {
 }
 
 func takeSnapshot(ctx context.Context, p *verb.Program, text, name string, o place, asJSON bool) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
 	a, err := open(ctx, p)
 	if err != nil {
 		return err
@@ -186,6 +189,9 @@ distribution that its sandbox's root was of, or owners of files that an ordinary
 }
 
 func importSnapshot(ctx context.Context, p *verb.Program, file, from, chain, name string, asJSON bool) error {
+	if err := checkName(name); err != nil {
+		return err
+	}
 	a, err := open(ctx, p)
 	if err != nil {
 		return err

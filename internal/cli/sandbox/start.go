@@ -63,8 +63,8 @@ func start(ctx context.Context, p *verb.Program, o startOptions) error {
 	if o.lease <= 0 {
 		return verb.Usagef("--lease must be longer than nothing")
 	}
-	if err := o.spec.CheckLimits(); err != nil {
-		return verb.Usagef("%w", err)
+	if err := checkSpec(o.spec, time.Duration(o.lease)); err != nil {
+		return err
 	}
 	if err := o.network.into(&o.spec); err != nil {
 		return err
@@ -104,6 +104,22 @@ func start(ctx context.Context, p *verb.Program, o startOptions) error {
 		p.Streams.Note("Its port %d is http://127.0.0.1:%d here.", port.Box, port.Host)
 	}
 	p.Streams.Note("It lives for %s. Remove it with: agent-env sandbox rm %s", o.lease.String(), info.ID)
+	return nil
+}
+
+// checkSpec refuses what no sandbox can have.
+func checkSpec(s sandbox.Spec, lease time.Duration) error {
+	s.Lease = lease
+	if err := s.CheckLimits(); err != nil {
+		return verb.Usagef("%w", err)
+	}
+	return checkName(s.Name)
+}
+
+func checkName(name string) error {
+	if err := sandbox.CheckName(name); err != nil {
+		return verb.Usagef("%w", err)
+	}
 	return nil
 }
 

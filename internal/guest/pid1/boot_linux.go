@@ -176,7 +176,9 @@ func settle(b *guest.Boot) error {
 			return fmt.Errorf("bring the loopback interface up: %w", err)
 		}
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{}); err != nil {
+	// One byte, and not none: at 1 alone the kernel doesn't start the host's program for crashes either, as root of the host, which
+	// kernel.core_pattern may name.
+	if err := unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}); err != nil {
 		return fmt.Errorf("limit core files: %w", err)
 	}
 	if b.Pids > 0 {

@@ -50,7 +50,7 @@ func (w *world) devices() error {
 // Parts of /proc that tell of the host or reach its kernel, and PID 1's own: the first are read-only, the others appear empty.
 var (
 	procReadOnly = []string{"1", "sys", "sysrq-trigger", "irq", "bus", "fs"}
-	procMasked   = []string{"kcore", "keys", "timer_list", "kallsyms", "kmsg", "latency_stats", "sched_debug", "acpi", "scsi", "asound"}
+	procMasked   = []string{"kcore", "keys", "timer_list", "kallsyms", "kmsg", "latency_stats", "sched_debug", "acpi", "scsi", "asound", "interrupts"}
 )
 
 // proc mounts the box's own process file system.

@@ -52,6 +52,7 @@ func rules() []rule {
 		rule{nr: unix.SYS_CLONE3, errno: unix.ENOSYS}, // its flags are out of a filter's sight; libraries fall back to clone
 		rule{nr: unix.SYS_CLONE, on: anyBit, vals: []uint32{cloneNew}},
 		rule{nr: unix.SYS_UNSHARE, on: unless, vals: []uint32{unix.CLONE_NEWUTS}}, // the spawner's marks; commands lack the capability
+		rule{nr: unix.SYS_PRLIMIT64, on: unless, vals: []uint32{0}},               // PID 1 has the same id, and its limits with it; 0 is the caller
 		rule{nr: unix.SYS_IOCTL, on: equals, arg: 1, vals: []uint32{unix.TIOCSTI, unix.TIOCLINUX}},
 		rule{nr: unix.SYS_SOCKET, on: equals, vals: []uint32{unix.AF_ALG, unix.AF_VSOCK, unix.AF_PACKET}},
 		rule{nr: unix.SYS_PERSONALITY, on: unless, vals: []uint32{0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff}},

@@ -59,6 +59,8 @@ func attempts(s surroundings) []attempt {
 		{name: "write PID 1", shell: "echo x > /proc/1/mem && echo mem; echo x > /proc/1/comm && echo comm; echo 1 > /proc/1/oom_score_adj && echo oom; echo x > /proc/1/exe && echo exe; true"},
 		{name: "signal PID 1", shell: "for s in $(seq 1 64); do kill -$s 1; done; sleep 0.05"},
 		{name: "trace PID 1", python: "if call(101, 0x4206, 1, 0, 0) != 1 or call(101, 16, 1, 0, 0) != 1: won('ptrace')"},
+		{name: "set PID 1's limits", python: "none = (ctypes.c_uint64 * 2)(0, 0)\nfor tid in (1, 2, 3):\n    for which in (0, 7, 9, 13):\n        if call(302, tid, which, ctypes.addressof(none), 0) != 1: won('%d %d' % (tid, which))"},
+		{name: "slow PID 1 down", python: "zero, one = ctypes.c_int(0), ctypes.c_uint64(1)\nfor tid in (1, 2, 3):\n    for args in ((141, 0, tid, 19), (144, tid, 5, ctypes.addressof(zero)), (203, tid, 8, ctypes.addressof(one)), (251, 1, tid, 3 << 13)):\n        if call(*args) not in (1, 3): won('%d %d' % args[:2])"},
 		{name: "read and write another's memory", python: "if call(310, 1, 0, 0, 0, 0, 0) != 1 or call(311, 1, 0, 0, 0, 0, 0) != 1 or call(440, 0, 0, 0, 0, 0) != 1: won('memory')"},
 		{name: "take another's descriptors", python: "if call(438, 0, 0, 0) != 1 or call(312, 1, 1, 0, 0, 0) != 1: won('pidfd_getfd')"},
 		{name: "enter PID 1's namespaces", shell: "for n in mnt net pid user uts ipc cgroup; do nsenter --$n=/proc/1/ns/$n true && echo $n; done"},
@@ -72,6 +74,8 @@ func attempts(s surroundings) []attempt {
 		{name: "gain privileges by exec", shell: "grep NoNewPrivs /proc/self/status | grep -v '1$'"},
 		{name: "give a program capabilities of the host", shell: "cp $(command -v grep) /tmp/g && setcap cap_sys_admin,cap_sys_ptrace+ep /tmp/g; /tmp/g ^CapEff /proc/self/status | grep -vE '(00000000a00005fb|0000000000000000)$'"},
 		{name: "raise its limits", shell: "ulimit -c unlimited && echo core"},
+		{name: "start the host's program for crashes", shell: "grep '^Max core' /proc/self/limits | grep -vE ' 1 +1 +bytes'"},
+		{name: "watch the interrupts of the host", shell: "ls /proc/interrupts | xargs cat | head -c 100"},
 		{name: "run before everybody else", shell: "chrt -f 50 true && echo fifo; nice -n -10 sh -c '[ $(nice) -lt 0 ] && echo nice'; ionice -c 1 true && echo io; true"},
 
 		// The kernel.
