@@ -43,9 +43,6 @@ func (n *networkFlags) into(s *sandbox.Spec) error {
 	case n.network != sandbox.NetAllow && lists:
 		return verb.Usagef("--allow-host, --allow-cidr and --allow-port have no effect with --network %s; leave it out, or use allowlist", n.network)
 	}
-	if len(n.ports) > 0 && len(n.hosts)+len(n.cidrs) == 0 {
-		return verb.Usagef("--allow-port opens nothing by itself; say with --allow-host or --allow-cidr where")
-	}
 	s.Egress.Hosts = n.hosts
 	for _, text := range n.cidrs {
 		c, err := sandbox.ParseCIDR(text)
@@ -60,6 +57,9 @@ func (n *networkFlags) into(s *sandbox.Spec) error {
 			return verb.Usagef("--allow-port takes a port from 1 to 65535, not %q", text)
 		}
 		s.Egress.Ports = append(s.Egress.Ports, p)
+	}
+	if len(n.ports) > 0 && len(n.hosts)+len(n.cidrs) == 0 {
+		return verb.Usagef("--allow-port opens nothing by itself; say with --allow-host or --allow-cidr where")
 	}
 	for _, text := range n.publish {
 		box, host, pair := strings.Cut(text, ":")
