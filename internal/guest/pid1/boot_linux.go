@@ -76,7 +76,7 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	for i := range groups {
 		groups[i] = rides.take()
 	}
-	sp, err := startSpawner(r, groups, b.OneID)
+	sp, err := startSpawner(r, groups, rulesOf(b))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -63,15 +63,17 @@ func (c *counter) read() int64 {
 // watch kills the largest process of the box while all of them together are above the limit.
 func (m *memory) watch() {
 	for range time.Tick(watchEvery) {
-		if sum, largest := usage(); sum > m.limit && largest > 0 {
-			if unix.Kill(largest, unix.SIGKILL) == nil {
-				m.own.Add(1)
-			}
+		sum, largest := usage()
+		if sum <= m.limit {
+			continue
+		}
+		if dropUnused() || largest > 0 && unix.Kill(largest, unix.SIGKILL) == nil {
+			m.own.Add(1)
 		}
 	}
 }
 
-// usage sums what the box's processes use, shared pages in shares, and names the largest.
+// usage sums what the box's processes use, shared pages in shares, with the shared memory of no file, and names the largest process.
 func usage() (sum int64, largest int) {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -79,27 +81,42 @@ func usage() (sum int64, largest int) {
 	}
 	defer dir.Close()
 	names, _ := dir.Readdirnames(-1)
-	var most int64
+	var most, mapped, shared int64
+	all := map[string]int64{}
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil || pid == 1 {
 			continue
 		}
-		pss := proportional(name)
-		sum += pss
-		if pss > most {
-			most, largest = pss, pid
+		own, shmem := proportional(name)
+		sum, mapped = sum+own, mapped+shmem
+		maps, _ := os.ReadFile("/proc/" + name + "/maps")
+		if own += max(shmem, pieces(maps, all)); own > most {
+			most, largest = own, pid
 		}
 	}
-	return sum, largest
+	for _, size := range all {
+		shared = min(shared+size, 1<<62)
+	}
+	for _, s := range segments() {
+		shared = min(shared+s.size, 1<<62)
+	}
+	return sum + max(mapped, shared), largest
 }
 
-func proportional(pid string) int64 {
+// proportional is what a process uses, shared pages in shares: what it has of files and for itself, and what of memory that others may map.
+func proportional(pid string) (own, shmem int64) {
 	b, err := os.ReadFile("/proc/" + pid + "/smaps_rollup")
 	if err != nil {
-		return 0
+		return 0, 0
 	}
-	_, rest, ok := bytes.Cut(b, []byte("\nPss:"))
+	shmem = kilobytes(b, "\nPss_Shmem:")
+	return max(kilobytes(b, "\nPss:")-shmem, 0), shmem
+}
+
+// kilobytes is the number of a line, in bytes.
+func kilobytes(b []byte, head string) int64 {
+	_, rest, ok := bytes.Cut(b, []byte(head))
 	if !ok {
 		return 0
 	}

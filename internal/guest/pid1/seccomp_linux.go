@@ -5,6 +5,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/guest"
 )
 
 // rule refuses one system call, always or by one of its arguments.
@@ -64,6 +66,23 @@ func rules() []rule {
 func ownerRules() []rule {
 	rs := []rule{{nr: unix.SYS_FCHOWN, quiet: true}, {nr: unix.SYS_FCHOWNAT, quiet: true}, {nr: unix.SYS_SETGROUPS, quiet: true}}
 	return append(rs, archOwnerRules()...)
+}
+
+// watchedRules are those of a box whose memory PID 1 watches: memory that a descriptor alone holds would be out of its sight. Programs
+// fall back to files, as on an old kernel.
+func watchedRules() []rule {
+	return []rule{{nr: unix.SYS_MEMFD_CREATE, errno: unix.ENOSYS}, {nr: unix.SYS_MEMFD_SECRET, errno: unix.ENOSYS}}
+}
+
+// rulesOf are the rules that a box has beyond those of all.
+func rulesOf(b *guest.Boot) (more []rule) {
+	if b.OneID {
+		more = ownerRules()
+	}
+	if b.Memory > 0 {
+		more = append(more, watchedRules()...)
+	}
+	return more
 }
 
 // Offsets in struct seccomp_data.
@@ -132,13 +151,9 @@ func testEnd(body []unix.SockFilter, r rule, refuse, allow unix.SockFilter) []un
 	return append(body, refuse, allow)
 }
 
-// loadFilter puts the filter on this thread alone.
-func loadFilter(oneID bool) error {
-	rs := append(rules(), archRules()...)
-	if oneID {
-		rs = append(rs, ownerRules()...)
-	}
-	p := assemble(rs)
+// loadFilter puts the filter on this thread alone, with the rules that this box has beyond those of all.
+func loadFilter(more []rule) error {
+	p := assemble(append(append(rules(), archRules()...), more...))
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
 	if _, _, e := unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, 0, uintptr(unsafe.Pointer(&prog))); e != 0 {
 		return fmt.Errorf("seccomp: %w", e)

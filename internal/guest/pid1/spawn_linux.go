@@ -19,14 +19,14 @@ type spawner struct {
 }
 
 // startSpawner makes the thread, moves it into the cgroups of the box's commands, and takes its powers away.
-func startSpawner(r *reaper, groups []*os.File, oneID bool) (*spawner, error) {
+func startSpawner(r *reaper, groups []*os.File, more []rule) (*spawner, error) {
 	s := &spawner{reaper: r, work: make(chan func())}
 	ready := make(chan error)
 	go func() {
 		runtime.LockOSThread()
 		err := joinGroups(groups)
 		if err == nil {
-			s.fence, err = restrict(oneID)
+			s.fence, err = restrict(more)
 		}
 		ready <- err
 		if err != nil {
@@ -118,7 +118,7 @@ var kept = []uint{
 // restrict takes from this thread, for good, what no command shall have: other capabilities, the gain of privileges by exec, files beyond
 // the box, and the system calls of the filter. The thread itself keeps its effective capabilities, which end at a command's exec. It
 // answers the version of Landlock.
-func restrict(oneID bool) (int, error) {
+func restrict(more []rule) (int, error) {
 	for c := uint(0); ; c++ {
 		if slices.Contains(kept, c) {
 			continue
@@ -140,7 +140,7 @@ func restrict(oneID bool) (int, error) {
 	if err != nil {
 		return 0, fmt.Errorf("fence the sandbox's files: %w", err)
 	}
-	if err := loadFilter(oneID); err != nil {
+	if err := loadFilter(more); err != nil {
 		return 0, fmt.Errorf("load the system call filter: %w", err)
 	}
 	return abi, nil

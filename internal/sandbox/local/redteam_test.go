@@ -227,6 +227,33 @@ func TestMemoryWatchdog(t *testing.T) {
 	}
 }
 
+// Memory that no process shows as its own is found too: shared memory that was written and dropped from the page tables, and System V
+// segments that nobody has mapped. Memory that a descriptor alone holds can't be made.
+func TestMemoryWatchdogFindsSharedMemory(t *testing.T) {
+	info, box := create(t, open(t), sandbox.Spec{Tied: true, MemoryMB: 64})
+	if info.Isolation.Limits["memory"] != "watchdog" {
+		t.Skip("memory is limited by ", info.Isolation.Limits["memory"])
+	}
+	if !has(t, box, "python3") {
+		t.Skip("no python3 to make the calls with")
+	}
+	for name, script := range map[string]string{
+		"dropped": "import mmap\nm = mmap.mmap(-1, 160 << 20)\nfor at in range(0, 160 << 20, 1 << 20):\n    m[at:at + (1 << 20)] = b'x' * (1 << 20)\n    m.madvise(mmap.MADV_DONTNEED, at, 1 << 20)\n" +
+			"import time\ntime.sleep(10)",
+		"unmapped": "import ctypes, time\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nids = []\nfor _ in range(10):\n    ids.append(libc.shmget(0, 16 << 20, 0o1600))\n" +
+			"    p = ctypes.c_void_p(libc.shmat(ids[-1], None, 0))\n    ctypes.memset(p, 1, 16 << 20)\n    libc.shmdt(p)\n" +
+			"for _ in range(100):\n    time.sleep(0.1)\n    if sum(int(l.split()[14]) for l in list(open('/proc/sysvipc/shm'))[1:]) <= 64 << 20: break\nelse: print('kept')",
+		"in a descriptor": "import os, time\ntry: fd = os.memfd_create('x')\nexcept OSError: raise SystemExit\nfor _ in range(160): os.write(fd, b'x' * (1 << 20))\ntime.sleep(3)\nprint('kept')",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := guest.Output(t.Context(), box, guest.Command{Argv: []string{"python3", "-c", script}, Timeout: 20 * time.Second}, guest.Limits{})
+			if err != nil || r.Exit.TimedOut || r.Stdout.String()+r.Stderr.String() != "" || name != "in a descriptor" && !r.Exit.OOM {
+				t.Errorf("160 MB where 64 are allowed: %+v, %v: %s%s", r.Exit, err, r.Stdout.String(), r.Stderr.String())
+			}
+		})
+	}
+}
+
 // A box with half a core gets half a core.
 func TestCPULimit(t *testing.T) {
 	info, box := create(t, open(t), sandbox.Spec{Tied: true, CPU: 0.2})
