@@ -30,7 +30,7 @@ var levels = []struct {
 	{6, []string{"exampleserver", "sandbox/*", "judge", "modelproxy", "computer", "gateway/*", "agent/*", "plugin/*"}},
 	{7, []string{"deploy", "envstore", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore"}},
 	{8, []string{"step/*", "run", "envowner"}},
-	{9, []string{"eval", "bundlerun", "openenv", "console", "workspace"}},
+	{9, []string{"eval", "eval/*", "bundlerun", "openenv", "console", "workspace"}},
 	{10, []string{"app"}},
 	{11, []string{"cli", "cli/*"}},
 }
@@ -54,7 +54,8 @@ var sameLevel = map[string][]string{
 	"agent/loop":            {"agent/a2a"},
 	"agent/cli":             {"agent/a2a"},
 	"plugin/pack":           {"plugin/git"},
-	"bundlerun":             {"eval"},
+	"bundlerun":             {"eval", "eval/*"},
+	"eval/report":           {"eval"},
 	"openenv":               {"bundlerun", "eval"},
 	"console":               {"bundlerun", "eval"},
 	"workspace":             {"bundlerun", "eval"},

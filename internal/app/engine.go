@@ -38,7 +38,7 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},
-			Secrets: references{a}, Redact: &redact.Redactor{},
+			Secrets: references{a}, Redact: &redact.Redactor{}, Settings: a.evalSettings, Program: Version,
 		}, nil
 	})
 }

@@ -3,6 +3,8 @@ package app
 import (
 	"context"
 	"encoding/json"
+	"strconv"
+	"strings"
 
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/model"
@@ -27,6 +29,33 @@ func (a *App) Models(ctx context.Context) (*source.Models, error) {
 func (a *App) panel(ctx context.Context) (verify.Panel, error) {
 	j, err := a.Config().Judge(ctx, a.secrets)
 	return verify.Panel{Models: j.Models, Repeats: j.Repeats}, err
+}
+
+// evalSettings are what of the configuration can change how a trial ends. The endpoint's address and key are not among them.
+func (a *App) evalSettings(ctx context.Context) (map[string]string, error) {
+	c, err := a.Config().Model(ctx, a.secrets)
+	if err != nil {
+		return nil, err
+	}
+	j, err := a.Config().Judge(ctx, a.secrets)
+	out := map[string]string{}
+	put := func(name, v string) {
+		if v != "" {
+			out["setting "+name] = v
+		}
+	}
+	put("model.default", c.Default)
+	for role, name := range c.Roles {
+		put("model.roles."+role, name)
+	}
+	for name, v := range c.Params.Members() {
+		put("model.params."+name, string(doc.JSON(v)))
+	}
+	put("judge.models", strings.Join(j.Models, ", "))
+	if len(j.Models) > 0 || j.Repeats > 1 {
+		put("judge.repeats", strconv.Itoa(j.Repeats))
+	}
+	return out, err
 }
 
 func (a *App) modelSettings(ctx context.Context) (source.Settings, error) {

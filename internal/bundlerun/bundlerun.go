@@ -43,6 +43,10 @@ type Engine struct {
 	Log       *slog.Logger
 	// Machine holds runs and steps back while there is no room for them; nil never does.
 	Machine *Machine
+	// Settings are what of the configuration can change how a trial of an eval ends, by a name that people understand; nil: nothing.
+	Settings func(context.Context) (map[string]string, error)
+	// Program is the version of this program, for records.
+	Program string
 	// Secrets resolves references to secrets in steps; nil knows none.
 	Secrets run.Secrets
 	// Redact takes the values of secrets out of what is recorded and said; nil knows none, so set it where Secrets is.

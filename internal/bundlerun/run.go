@@ -111,7 +111,9 @@ func trials(round []job, k int) []job {
 
 // runAll does the jobs, so many at once, and books their ends.
 func (e *Engine) runAll(ctx context.Context, concurrency int, rep Reporter, s *Summary, jobs []job) {
-	s.Group = newGroup()
+	if s.Group == "" {
+		s.Group = newGroup()
+	}
 	if concurrency < 1 {
 		concurrency = DefaultConcurrency
 	}

@@ -129,6 +129,12 @@ func (c *Config) Runner(ctx context.Context, secrets Secrets) (Class, error) {
 	return c.class(ctx, secrets, localRunner(), "runner")
 }
 
+// Workers is how many runs the configured runner drives at once; set tells whether the configuration says so.
+func (c *Config) Workers() (n int, set bool) {
+	v, ok := c.value("runner", "config", "workers").Int()
+	return int(v), ok && v > 0
+}
+
 // Model is the model endpoint.
 type Model struct {
 	BaseURL, APIKey, Default string // "" when not set

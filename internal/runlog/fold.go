@@ -242,6 +242,7 @@ func (f *folder) verify(diff json.RawMessage) {
 		return
 	}
 	for _, op := range ops {
+		f.model(op.Op, op.Path, op.Value)
 		name, ok := strings.CutPrefix(op.Path, verified)
 		name = strings.NewReplacer("%2F", "/", "%25", "%").Replace(name)
 		switch {
@@ -257,6 +258,23 @@ func (f *folder) verify(diff json.RawMessage) {
 			delete(f.r.Verified, name)
 		}
 	}
+}
+
+// models is where steps leave the names of the models that they used: a role and the step below it.
+const models = "metadata/models/"
+
+func (f *folder) model(op, path string, value json.RawMessage) {
+	at, ok := strings.CutPrefix(path, models)
+	role, _, inRole := strings.Cut(at, "/")
+	var name string
+	if !ok || !inRole || op != "set" || json.Unmarshal(value, &name) != nil || name == "" || slices.Contains(f.r.Models[role], name) {
+		return
+	}
+	if f.r.Models == nil {
+		f.r.Models = map[string][]string{}
+	}
+	f.r.Models[role] = append(f.r.Models[role], name)
+	slices.Sort(f.r.Models[role])
 }
 
 // levels are the isolation levels of package sandbox, weakest first.

@@ -110,6 +110,7 @@ type Record struct {
 	Boxes     []Box                      `json:"sandboxes,omitempty"`
 	Isolation string                     `json:"isolation,omitempty"` // weakest level in force among the boxes
 	Verified  map[string]json.RawMessage `json:"verifications,omitempty"`
+	Models    map[string][]string        `json:"models,omitempty"` // that its steps used, by role, sorted
 	FailedAt  string                     `json:"failed_at,omitempty"`
 	Left      []string                   `json:"left,omitempty"`
 	Cost      Cost                       `json:"cost"`

@@ -14,8 +14,8 @@ import (
 
 // TaskRef is a task of an eval; version 0 is the latest.
 type TaskRef struct {
-	ID      string
-	Version int
+	ID      string `json:"task_id"`
+	Version int    `json:"task_version,omitempty"`
 }
 
 // Tasks are those that a stored eval lists, in its order.

@@ -40,6 +40,11 @@ func (t *Table) Print(s *Streams) error {
 	return t.write(s.Out, s.OutColors().Bold)
 }
 
+// Text writes the table without colour.
+func (t *Table) Text(w io.Writer) error {
+	return t.write(w, func(head string) string { return head })
+}
+
 func (t *Table) write(w io.Writer, head func(string) string) error {
 	wide := make([]int, len(t.head))
 	for i, h := range t.head {
