@@ -219,9 +219,9 @@ func (a *App) StartBox(ctx context.Context, chain string, s sandbox.Spec) (sandb
 	return sandbox.Info{}, errors.Join(refused...)
 }
 
-// CheckBox makes a sandbox that is removed again, for what was found in force in it.
-func (a *App) CheckBox(ctx context.Context, chain string) (sandbox.Info, error) {
-	info, err := a.StartBox(ctx, chain, sandbox.Spec{Name: "check", Tied: true})
+// CheckBox makes a sandbox that is removed again, for what was found in force in it. image may be "".
+func (a *App) CheckBox(ctx context.Context, chain, image string) (sandbox.Info, error) {
+	info, err := a.StartBox(ctx, chain, sandbox.Spec{Name: "check", Image: image, Tied: true})
 	if err != nil {
 		return sandbox.Info{}, err
 	}

@@ -173,6 +173,9 @@ type Probe struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"`
+	// Warning: the box did not withstand it, and its level holds all the same. Fix is what to do about that.
+	Warning bool   `json:"warning,omitempty"`
+	Fix     string `json:"fix,omitempty"`
 }
 
 // States of a sandbox.

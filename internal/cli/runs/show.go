@@ -128,7 +128,7 @@ func printBoxes(s *term.Streams, r runlog.Record) {
 		_ = json.Unmarshal(b.Isolation, &iso) // an entry of another version shows less
 		s.Printf("\nsandbox %s (%s %s): %s\n", term.Clean(b.Name), b.Provider, b.ID, iso.Level)
 		for _, probe := range iso.Probes {
-			verb.Probe(s, probe.Name, probe.OK, probe.Detail)
+			verb.Probe(s, probe)
 		}
 		for _, name := range slices.Sorted(maps.Keys(iso.Limits)) {
 			verb.Limit(s, name, iso.Limits[name])

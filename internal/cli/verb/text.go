@@ -93,12 +93,20 @@ func (d *Duration) String() string {
 func (d *Duration) Type() string { return "duration" }
 
 // Probe prints one thing that was tried in a sandbox and whether it was withstood.
-func Probe(s *term.Streams, name string, ok bool, detail string) {
+func Probe(s *term.Streams, p sandbox.Probe) {
 	mark := s.OutColors().Green("holds")
-	if !ok {
+	switch {
+	case p.OK:
+	case p.Warning:
+		mark = s.OutColors().Yellow("lacks")
+	default:
 		mark = s.OutColors().Red("BROKEN")
 	}
-	s.Printf("%s\n", strings.TrimRight(fmt.Sprintf("  %-24s %s  %s", name, mark, term.Clean(detail)), " "))
+	detail := p.Detail
+	if p.Fix != "" {
+		detail += " (" + p.Fix + ")"
+	}
+	s.Printf("%s\n", strings.TrimRight(fmt.Sprintf("  %-24s %s  %s", p.Name, mark, term.Clean(detail)), " "))
 }
 
 // Limit prints what holds a sandbox to one limit.

@@ -8,6 +8,7 @@ import (
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
 
+	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
 )
 
@@ -51,14 +52,26 @@ func (p *Provider) Examine(ctx context.Context) Report {
 		}
 		r.Findings = append(r.Findings, f)
 	}
-	ids := Finding{Name: "engine user ids", Detail: "root of a container is this machine's root", Fix: "run the engine rootless, or with userns-remap"}
+	ids := Finding{Name: "engine user ids", Detail: "root of a container is this machine's root", Fix: idsFix}
 	for _, o := range i.SecurityOptions {
 		if strings.Contains(o, "name=userns") || strings.Contains(o, "name=rootless") {
 			ids = Finding{Name: ids.Name, OK: true, Detail: "root of a container is an ordinary user of this machine"}
 		}
 	}
-	r.Findings = append(r.Findings, ids, p.imageFinding(ctx, e))
+	r.Findings = append(r.Findings, ids, networkFinding(), p.imageFinding(ctx, e))
 	return r
+}
+
+// idsFix is what to do where root of a container is the machine's root.
+const idsFix = "run the engine rootless, or with userns-remap"
+
+func networkFinding() Finding {
+	f := Finding{Name: "engine network", OK: true, Detail: guest.TUNDevice + " is there"}
+	if err := tunProblem(); err != nil {
+		text, fix, _ := strings.Cut(err.Error(), " (")
+		f.OK, f.Detail, f.Fix = false, text, strings.TrimSuffix(fix, ")")
+	}
+	return f
 }
 
 func (p *Provider) imageFinding(ctx context.Context, e *engine) Finding {

@@ -312,10 +312,15 @@ func (m *making) finish(b *guest.Booted) error {
 	}
 	r.Isolation.Level = sandbox.LevelContainer
 	for _, t := range b.Tried {
-		r.Isolation.Probes = append(r.Isolation.Probes, sandbox.Probe{Name: t.Name, OK: t.OK, Detail: t.Detail})
-		if !t.OK && t.Name != "user_ids" { // an engine without user namespaces has the host's root in its containers: recorded
+		probe := sandbox.Probe{Name: t.Name, OK: t.OK, Detail: t.Detail}
+		switch {
+		case t.OK:
+		case t.Name == "user_ids": // an engine without user namespaces has the host's root in every container
+			probe.Warning, probe.Fix = true, idsFix
+		default:
 			r.Isolation.Level = sandbox.LevelNone
 		}
+		r.Isolation.Probes = append(r.Isolation.Probes, probe)
 	}
 	for _, note := range b.Notes {
 		r.Isolation.Probes = append(r.Isolation.Probes, sandbox.Probe{Name: "note", OK: true, Detail: note})
