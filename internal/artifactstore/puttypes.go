@@ -152,15 +152,18 @@ func (b *builder) has(name string) bool {
 	return false
 }
 
-// imageRef takes "host/repository[:tag]@sha256:…". What a tag means today only its registry knows.
+// imageRef takes "host/repository[:tag]@sha256:…", or a file of this machine: "oci:/dir@sha256:…", "docker-archive:/file@sha256:…". What a tag means
+// today only its registry knows.
 func (b *builder) imageRef() {
 	if b.Dockerfile != "" {
 		b.fault("--dockerfile", "put.flag", "an image put by reference has none")
 	}
 	image, digest, pinned := strings.Cut(b.Ref, "@")
+	scheme, file, _ := strings.Cut(image, ":")
 	host, rest, _ := strings.Cut(image, "/")
+	here := (scheme == "oci" || scheme == "docker-archive") && path.IsAbs(file)
 	switch {
-	case rest == "" || host != "localhost" && !strings.ContainsAny(host, ".:"):
+	case !here && (rest == "" || host != "localhost" && !strings.ContainsAny(host, ".:")):
 		b.fault("--ref", "image.ref", "%s doesn't spell its registry; write it as registry.example/name:tag@sha256:…", diag.Repr(b.Ref))
 	case strings.ContainsFunc(b.Ref, func(r rune) bool { return r <= ' ' || r > '~' }):
 		b.fault("--ref", "image.ref", "%s is no reference to an image", diag.Repr(b.Ref))

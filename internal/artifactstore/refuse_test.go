@@ -103,6 +103,8 @@ func TestPutRefuses(t *testing.T) {
 		{"image", Put{Type: "docker_image", ID: "@local/x", Paths: []string{world("image", map[string]string{"dockerfile": "x", ".dockerignore": "a/["})}}, []string{
 			"there is no file 'Dockerfile' in it", ".dockerignore:1: 'a/[' is no pattern",
 		}},
+		{"image file", Put{Type: "docker_image", ID: "@local/x", Ref: "docker-archive:/x.tar"}, []string{"add the digest that it has today"}},
+		{"image file nearby", Put{Type: "docker_image", ID: "@local/x", Ref: "oci:x@sha256:1"}, []string{"doesn't spell its registry"}},
 		{"image ref", Put{Type: "docker_image", ID: "@local/x", Ref: "debian"}, []string{"'debian' doesn't spell its registry"}},
 		{"image tag", Put{Type: "docker_image", ID: "@local/x", Ref: "registry.example/a:1"}, []string{"add the digest that it has today: registry.example/a:1@sha256:…"}},
 		{"image digest", Put{Type: "docker_image", ID: "@local/x", Ref: "registry.example/a@sha256:1", Dockerfile: "x"}, []string{"'sha256:1' is no digest", "--dockerfile: an image put by reference has none"}},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -16,12 +17,21 @@ import (
 
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/guest/nethost"
+	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/fake"
 	"agentenv.internal/agentenv/internal/step"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	pid1.Dispatch()
+	nethost.Dispatch()
+	if len(os.Args) == 3 && os.Args[1] == "serve" {
+		os.Exit(playServer(os.Args[2]))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const run = "@local/b/t-12345678"
 

@@ -102,6 +102,8 @@ type Server struct {
 	*server
 	port int
 
+	inward []*door // to what the server needs outside of its box
+
 	clock     sync.Mutex
 	clockDoor *http.Server // nil: not opened
 	doors     sync.WaitGroup
@@ -119,13 +121,13 @@ func (e *Env) Names() []string {
 }
 
 // backend tells whether the server has a data plane: a website's frontend has none.
-func (s *Server) backend() bool { return s.Key != "frontend_image" }
+func (s *Server) backend() bool { return s.Key != frontendKey }
 
 // Check tells before anything is made why the environment can't be deployed by the chain of providers: a *Refused, or nil.
 func (e *Envs) Check(ctx context.Context, override []string, isolation string, r EnvRequest) error {
 	var refused []string
 	for _, p := range r.Env.Parts {
-		if _, _, err := e.maker.choose(ctx, e.boxes.Chain(override, r.Type), isolation, r, p); err != nil {
+		if _, err := e.maker.choose(ctx, e.boxes.Chain(override, r.Type), isolation, r, p); err != nil {
 			more, ok := errors.AsType[*Refused](err)
 			if !ok {
 				return err
@@ -187,9 +189,10 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 func (e *Envs) startAll(ctx context.Context, r EnvRequest, out *Env) error {
 	out.Servers = make([]*Server, len(r.Env.Parts))
 	g, gctx := errgroup.WithContext(ctx)
+	sides := &backends{}
 	for i, p := range r.Env.Parts {
 		g.Go(func() error {
-			s, err := e.maker.start(gctx, r, p, out.Instance)
+			s, err := e.maker.start(gctx, r, p, sides)
 			out.Servers[i] = s // also with an error: what was made is taken down
 			if err != nil {
 				return fmt.Errorf("start %s: %w", label(p), err)
@@ -305,6 +308,55 @@ func (e *Envs) Remove(ctx context.Context, run, id, step string) ([]string, erro
 	return ids, errors.Join(errs...)
 }
 
+// pages waits until the frontends of websites answer.
+func (v *Env) pages(ctx context.Context) error {
+	var errs []error
+	for _, s := range v.Servers {
+		if s.backend() {
+			continue
+		}
+		t := s.transport()
+		defer t.CloseIdleConnections()
+		for pause := firstLook; ; pause = min(pause*3/2, lastLook) {
+			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address()+"/", nil)
+			if err != nil {
+				return err
+			}
+			resp, err := t.RoundTrip(req)
+			if err == nil {
+				resp.Body.Close()
+				if resp.StatusCode < http.StatusInternalServerError {
+					break
+				}
+				err = fmt.Errorf("status %d", resp.StatusCode)
+			}
+			if !sleep(ctx, pause) {
+				errs = append(errs, fmt.Errorf("the frontend of website %s is not ready: %w", diag.Repr(s.Name), err))
+				break
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Pauses between looks at a frontend that is being started.
+const (
+	firstLook = 5 * time.Millisecond
+	lastLook  = 200 * time.Millisecond
+)
+
+// sleep is false when ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 // await waits until every server has answered, or one has died.
 func (v *Env) await(ctx context.Context, limit time.Duration) error {
 	if limit <= 0 {
@@ -323,7 +375,7 @@ func (v *Env) await(ctx context.Context, limit time.Duration) error {
 			}
 		})
 	}
-	err := v.Gateway.Ready(wait)
+	err := errors.Join(v.Gateway.Ready(wait), v.pages(wait))
 	cause := context.Cause(wait)
 	fail(nil)
 	watching.Wait()

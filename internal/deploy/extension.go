@@ -145,5 +145,8 @@ func (s *Server) shut() {
 		_ = s.clockDoor.Close()
 	}
 	s.clock.Unlock()
+	for _, d := range s.inward {
+		d.close()
+	}
 	s.doors.Wait()
 }

@@ -44,12 +44,23 @@ type maker struct {
 	boxes   *Deployments
 	store   envstore.Reader
 	options EnvOptions
+	images  images
 }
 
-func newMaker(d *Deployments, files envstore.Reader, o EnvOptions) *maker { return &maker{d, files, o} }
+func newMaker(d *Deployments, files envstore.Reader, o EnvOptions) *maker {
+	return &maker{boxes: d, store: files, options: o, images: newImages()}
+}
 
-// choose finds the first provider of a chain that can run a part, and what its box is to be. It is a *Refused when none can.
-func (m *maker) choose(ctx context.Context, chain []string, isolation string, r EnvRequest, p envstore.Part) (string, sandbox.Spec, error) {
+// way is how a part's server runs: on which provider, in what kind of box.
+type way struct {
+	provider string
+	spec     sandbox.Spec
+	process  bool            // as its process file says, without an image
+	engine   sandbox.Builder // what has to make the image of spec before; nil when the provider knows it by its name
+}
+
+// choose finds the first provider of a chain that can run a part, and how. It is a *Refused when none can.
+func (m *maker) choose(ctx context.Context, chain []string, isolation string, r EnvRequest, p envstore.Part) (way, error) {
 	var refused []string
 	for _, name := range chain {
 		e, ok := m.boxes.providers.Get(name)
@@ -57,38 +68,47 @@ func (m *maker) choose(ctx context.Context, chain []string, isolation string, r 
 			refused = append(refused, m.boxes.unknown(name))
 			continue
 		}
-		spec, err := m.spec(name, r, p)
+		w, err := wayOf(name, e.Value, r, p)
 		if err == nil {
-			spec.Isolation = isolation
+			w.spec.Isolation = isolation
 			if c, checks := e.Value.(sandbox.Checker); checks {
-				err = c.Check(ctx, spec)
+				err = c.Check(ctx, w.spec)
 			}
 		}
 		switch {
 		case err == nil:
-			return name, spec, nil
+			return w, nil
 		case errors.Is(err, sandbox.ErrUnsupported):
 			refused = append(refused, name+": "+oneLine(err))
 		default:
-			return "", sandbox.Spec{}, err
+			return way{}, err
 		}
 	}
-	return "", sandbox.Spec{}, &Refused{refused}
+	return way{}, &Refused{refused}
 }
 
-// spec is the box that a provider would make for a part.
-func (m *maker) spec(provider string, r EnvRequest, p envstore.Part) (sandbox.Spec, error) {
-	s := sandbox.Spec{Lease: r.Lease, CPU: r.CPU, MemoryMB: r.MemoryMB, DiskMB: r.DiskMB, Labels: r.Labels}
-	src := p.Source
+// wayOf is how a provider would run a part.
+func wayOf(name string, p sandbox.Provider, r EnvRequest, part envstore.Part) (way, error) {
+	w := way{provider: name, spec: sandbox.Spec{Lease: r.Lease, CPU: r.CPU, MemoryMB: r.MemoryMB, DiskMB: r.DiskMB, Labels: r.Labels}}
+	src := part.Source
+	engine, builds := p.(sandbox.Builder)
 	switch {
-	case src.Process != nil && provider == localProvider:
-		s.Self = src.Process.Command[0] == env.Self
-		return s, nil
+	case src.Process != nil && name == localProvider:
+		w.process, w.spec.Self = true, src.Process.Command[0] == env.Self
 	case src.Reference != "":
-		return s, unsupported("%s is made of the image %s, and servers of images can't be started by this version", label(p), src.Reference)
+		w.spec.Image = src.Reference
+		if builds {
+			return w, w.byReference(engine, part)
+		}
+	case builds:
+		w.engine, w.spec.Image = engine, string(src.Digest)
+	case src.Process != nil:
+		return w, unsupported("%s runs without an image on local sandboxes alone, and only an engine builds its Dockerfile", label(part))
 	default:
-		return s, unsupported("%s has only a Dockerfile: put a %s beside it that says how it runs without an image, or let a container engine build it", label(p), env.ProcessFileOf(p.Key))
+		return w, unsupported("%s has only a Dockerfile: put a %s beside it that says how it runs without an image, or let a container engine build it",
+			label(part), env.ProcessFileOf(part.Key))
 	}
+	return w, nil
 }
 
 func unsupported(format string, args ...any) error {
@@ -96,51 +116,94 @@ func unsupported(format string, args ...any) error {
 }
 
 // start makes the box of a part and starts its server. A Server beside an error has a box that is to be removed.
-func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, instance string) (*Server, error) {
+func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, sides *backends) (*Server, error) {
 	m.boxes.mu.Lock()
 	policy := m.boxes.account(r.Run).policy
 	m.boxes.mu.Unlock()
-	provider, spec, err := m.choose(ctx, m.boxes.Chain(policy.Chain, r.Type), policy.Isolation, r, p)
+	w, err := m.choose(ctx, m.boxes.Chain(policy.Chain, r.Type), policy.Isolation, r, p)
 	if err != nil {
 		return nil, err
 	}
-	var packages, built *treestore.Held
-	defer func() { // a box holds what it is shown by itself
-		for _, h := range []*treestore.Held{packages, built} {
-			if h != nil {
-				_ = h.Release()
-			}
-		}
-	}()
-	if p.Source.Process.Python != "" {
-		if packages, err = m.packages(ctx, r, p); err != nil {
-			return nil, err
-		}
-		spec.Shown = []sandbox.Shown{{From: packages.Path(), At: pythonFolder, Hold: packages.File()}}
-	}
-	if p.Source.Process.Build != nil {
-		if built, err = m.build(ctx, r, p); err != nil {
+	if w.engine != nil {
+		if w.spec.Image, err = m.image(ctx, w.engine, p); err != nil {
 			return nil, err
 		}
 	}
-	s := &Server{Name: p.Name, Website: p.Website(), Key: p.Key, boxName: boxName(r, p), port: p.Source.Process.Port}
-	if s.Box, err = m.boxes.Create(ctx, Request{Run: r.Run, Step: r.Step, Attempt: r.Attempt, Name: s.boxName, Provider: provider, Spec: spec}); err != nil {
+	made, err := m.made(ctx, r, p, &w)
+	defer made.release() // a box holds what it is shown by itself
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Name: p.Name, Website: p.Website(), Key: p.Key, boxName: boxName(r, p), port: portOf(p, w.process)}
+	if p.Key == frontendKey {
+		w.spec.Aliases = []string{fileName(p.Name) + "-website-backend"}
+	}
+	if s.Box, err = m.boxes.Create(ctx, Request{Run: r.Run, Step: r.Step, Attempt: r.Attempt, Name: s.boxName, Provider: w.provider, Spec: w.spec}); err != nil {
 		return nil, step.Infra(err)
 	}
 	box, err := m.boxes.Box(ctx, r.Run, s.boxName)
 	if err != nil {
 		return s, step.Infra(err)
 	}
-	if built != nil {
-		err = putTree(ctx, box, built.Path(), workFolder)
-	} else {
-		err = guest.Put(ctx, box, workFolder, putFiles(ctx, m.store, p.Source.Files))
-	}
+	c, err := commandOf(p, w.process, s.Box.Entry)
 	if err != nil {
+		return s, err
+	}
+	if err := m.place(ctx, p, &w, made, box); err != nil {
 		return s, step.Infra(fmt.Errorf("put its folder into the sandbox: %w", err))
 	}
-	s.server = newServer(p.Name, box, command(p))
+	s.server = newServer(p.Name, box, c)
+	switch {
+	case p.Key == frontendKey: // before it is started: some look for their backend at once
+		d, err := openDoor(ctx, box, net.JoinHostPort("127.0.0.1", strconv.Itoa(doorPort(s.port))), func(ctx context.Context) (net.Conn, error) { return sides.dial(ctx, p.Name) })
+		if err != nil {
+			return s, step.Infra(err)
+		}
+		s.inward = append(s.inward, d)
+	case p.Website():
+		sides.add(s)
+	}
 	return s, s.server.start(ctx)
+}
+
+// place fills the box of a part with what its server needs.
+func (m *maker) place(ctx context.Context, p envstore.Part, w *way, made trees, box guest.Box) error {
+	switch {
+	case !w.process:
+		return ensureTmp(ctx, box)
+	case made.built != nil:
+		return putTree(ctx, box, made.built.Path(), workFolder)
+	default:
+		return guest.Put(ctx, box, workFolder, putFiles(ctx, m.store, p.Source.Files))
+	}
+}
+
+// trees are what was made for a part that runs without an image.
+type trees struct{ packages, built *treestore.Held }
+
+func (t trees) release() {
+	for _, h := range []*treestore.Held{t.packages, t.built} {
+		if h != nil {
+			_ = h.Release()
+		}
+	}
+}
+
+// made makes what a process file asks for, and shows it to the box of w.
+func (m *maker) made(ctx context.Context, r EnvRequest, p envstore.Part, w *way) (t trees, err error) {
+	if !w.process {
+		return t, nil
+	}
+	if p.Source.Process.Python != "" {
+		if t.packages, err = m.packages(ctx, r, p); err != nil {
+			return t, err
+		}
+		w.spec.Shown = []sandbox.Shown{{From: t.packages.Path(), At: pythonFolder, Hold: t.packages.File()}}
+	}
+	if p.Source.Process.Build != nil {
+		t.built, err = m.build(ctx, r, p)
+	}
+	return t, err
 }
 
 // boxName is the name of a server's box in its run.
@@ -155,21 +218,68 @@ func boxName(r EnvRequest, p envstore.Part) string {
 	return name
 }
 
-// command is how a part's server is started.
-func command(p envstore.Part) guest.Command {
-	proc := p.Source.Process
-	argv := slices.Clone(proc.Command)
-	if argv[0] == env.Self {
-		argv[0] = sandbox.SelfPath
+// Ports of a website's sides where an image runs them, which says nothing of them.
+const (
+	backendPort  = 8000
+	frontendPort = 80
+)
+
+// doorPort is where a frontend finds its backend in its own sandbox, given the port that it listens on itself.
+func doorPort(own int) int {
+	if own == backendPort {
+		return backendPort + 1
 	}
-	vars := slices.Clone(proc.Env)
-	if proc.Python != "" {
-		vars = append(vars, "PYTHONPATH="+pythonFolder, "PATH="+pythonFolder+"/bin:"+systemPath)
+	return backendPort
+}
+
+// portOf is where a part's server listens.
+func portOf(p envstore.Part, process bool) int {
+	switch {
+	case process:
+		return p.Source.Process.Port
+	case p.Key == frontendKey:
+		return frontendPort
+	case p.Website():
+		return backendPort
+	default:
+		return env.DefaultPort
 	}
-	return guest.Command{Argv: argv, Dir: workFolder, KillTree: true, Env: append(vars,
-		"MCP_HOST=127.0.0.1", "MCP_PORT="+strconv.Itoa(proc.Port), "ENVIRONMENT_NAME="+p.Name, "SERVICE_NAME="+p.Name,
+}
+
+// frontendKey is the image key of a website's side that has no data plane.
+const frontendKey = "frontend_image"
+
+// commandOf is how a part's server is started: as its process file says, or as its image does.
+func commandOf(p envstore.Part, process bool, entry *sandbox.Entry) (guest.Command, error) {
+	c := guest.Command{KillTree: true}
+	number := portOf(p, process)
+	port := strconv.Itoa(number)
+	if p.Website() {
+		c.Env = append(c.Env, "PORT="+port)
+	}
+	if p.Key == frontendKey {
+		c.Env = append(c.Env, "BACKEND_URL=http://127.0.0.1:"+strconv.Itoa(doorPort(number)))
+	}
+	if process {
+		proc := p.Source.Process
+		c.Argv, c.Dir, c.Env = slices.Clone(proc.Command), workFolder, append(c.Env, proc.Env...)
+		if c.Argv[0] == env.Self {
+			c.Argv[0] = sandbox.SelfPath
+		}
+		if proc.Python != "" {
+			c.Env = append(c.Env, "PYTHONPATH="+pythonFolder, "PATH="+pythonFolder+"/bin:"+systemPath)
+		}
+	} else if entry != nil {
+		c.Argv = entry.Argv()
+	}
+	if len(c.Argv) == 0 {
+		return c, errors.New("its image has neither ENTRYPOINT nor CMD, so nothing says how the server starts")
+	}
+	c.Env = append(c.Env,
+		"MCP_HOST=127.0.0.1", "MCP_PORT="+port, "ENVIRONMENT_NAME="+p.Name, "SERVICE_NAME="+p.Name,
 		"DATABASE_URL=sqlite:////tmp/"+fileName(p.Name)+".sqlite",
-	)}
+	)
+	return c, nil
 }
 
 // fileName is a name with what paths and URLs give a meaning taken out.

@@ -273,3 +273,30 @@ func tomlList(list []string) string {
 	}
 	return "[" + strings.Join(out, ", ") + "]"
 }
+
+// CopiesSelf tells whether a Dockerfile copies this program, as a file called Self at the top of its folder, into its image.
+func CopiesSelf(dockerfile []byte) bool {
+	for _, x := range instructions(string(dockerfile)) {
+		if x.word != "COPY" && x.word != "ADD" {
+			continue
+		}
+		rest := x.rest
+		for strings.HasPrefix(rest, "--") {
+			var flag string
+			flag, rest, _ = strings.Cut(rest, " ")
+			if rest = strings.TrimSpace(rest); strings.HasPrefix(flag, "--from=") {
+				rest = ""
+			}
+		}
+		var words []string
+		if json.Unmarshal([]byte(rest), &words) != nil {
+			words = strings.Fields(rest)
+		}
+		for i, w := range words {
+			if i < len(words)-1 && path.Clean("/"+w) == "/"+Self {
+				return true
+			}
+		}
+	}
+	return false
+}

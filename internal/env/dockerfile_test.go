@@ -52,3 +52,25 @@ func FuzzProcessOf(f *testing.F) {
 		}
 	})
 }
+
+func TestCopiesSelf(t *testing.T) {
+	for text, want := range map[string]bool{
+		"FROM scratch\nCOPY agent-env /agent-env\n":                      true,
+		"FROM scratch\ncopy --chown=1:1 --chmod=755 ./agent-env \\\n /x": true,
+		"FROM scratch\nCOPY [\"a\", \"agent-env\", \"/bin/\"]\n":         true,
+		"FROM scratch\nADD agent-env /x":                                 true,
+		"FROM scratch\nCOPY . /agent-env\n":                              false,
+		"FROM scratch\nCOPY --from=build agent-env /agent-env\n":         false,
+		"FROM scratch\n# COPY agent-env /agent-env\n":                    false,
+		"FROM scratch\nCOPY bin/agent-env /agent-env\nCOPY":              false,
+	} {
+		if got := CopiesSelf([]byte(text)); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+func FuzzCopiesSelf(f *testing.F) {
+	f.Add([]byte("FROM scratch\nCOPY --from=x agent-env /agent-env\n"))
+	f.Fuzz(func(t *testing.T, b []byte) { CopiesSelf(b) })
+}

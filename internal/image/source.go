@@ -127,6 +127,22 @@ func (s Source) String() string { return s.key() }
 // Local tells whether the reference names a file of this machine or an image of its engine, which mean nothing elsewhere.
 func (s Source) Local() bool { return s.kind != fromRegistry }
 
+// Tarball is the path of the archive that a reference names; "" for other references.
+func (s Source) Tarball() string {
+	if s.kind == fromArchive {
+		return s.path
+	}
+	return ""
+}
+
+// EngineName is the name that an engine of this machine has for the image; "" for references that name no engine's.
+func (s Source) EngineName() string {
+	if s.kind == fromEngine {
+		return s.tag
+	}
+	return ""
+}
+
 func (s Source) key() string {
 	if s.digest != "" {
 		return s.plainKey() + "@" + s.digest

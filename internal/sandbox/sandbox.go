@@ -61,6 +61,8 @@ type Spec struct {
 	Progress func(done, total int64) `json:"-"`
 	// Self shows the running program to the box, read-only, as SelfPath.
 	Self bool
+	// Aliases are names that mean the box itself, to programs in it: 127.0.0.1.
+	Aliases []string
 	// Shown are files and folders of the host that the box sees read-only. Who makes the Spec vouches for what is in them.
 	Shown []Shown
 	// Isolation is the least level that must hold; Create refuses below it. "" is LevelNamespaces for local boxes.
@@ -131,7 +133,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckLimits refuses limits that no sandbox can have.
+// CheckLimits refuses limits and names that no sandbox can have.
 func (s Spec) CheckLimits() error {
 	switch {
 	case !(s.CPU >= 0 && s.CPU <= MaxCPU): // not a number is refused too
@@ -146,6 +148,11 @@ func (s Spec) CheckLimits() error {
 		return fmt.Errorf("a lease can't be negative, as %s is", s.Lease)
 	case s.Lease > 0 && s.Lease < MinLease:
 		return fmt.Errorf("a lease is %s at least, not %s", MinLease, s.Lease)
+	}
+	for _, a := range s.Aliases {
+		if a == "" || strings.Trim(a, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") != "" {
+			return fmt.Errorf("%q can't be a name of a machine", a)
+		}
 	}
 	return nil
 }

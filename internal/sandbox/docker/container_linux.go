@@ -105,6 +105,9 @@ func (m *making) options(program string) (client.ContainerCreateOptions, error) 
 			{Type: mount.TypeBind, Source: m.slot.path + "/" + birthName, Target: guest.ContainerBirth, ReadOnly: true},
 		},
 	}
+	for _, a := range s.Aliases {
+		h.ExtraHosts = append(h.ExtraHosts, a+":127.0.0.1")
+	}
 	limits := map[string]string{"cpu": "none", "memory": "none", "pids": "cgroup", "disk": "none"}
 	if s.CPU > 0 {
 		limits["cpu"] = "cgroup"

@@ -247,7 +247,7 @@ func (m *making) bootMessage(ctx context.Context) (*guest.Boot, error) {
 		Cgroups: len(m.group.join), MemoryEvents: m.group.events != nil, PidsEvents: m.group.denied != nil,
 		Contents: map[string]string{
 			"/etc/hostname":    host + "\n",
-			"/etc/hosts":       "127.0.0.1 localhost " + host + "\n::1 localhost ip6-localhost ip6-loopback\n",
+			"/etc/hosts":       "127.0.0.1 " + strings.Join(append([]string{"localhost", host}, m.spec.Aliases...), " ") + "\n::1 localhost ip6-localhost ip6-loopback\n",
 			"/etc/resolv.conf": m.net.ResolvConf(),
 		},
 		Probe: guest.Probing{Hidden: m.p.hiddenPaths(m.slot), HostPID: os.Getpid(), Marker: m.marker, HostUID: m.p.host.uid},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -186,25 +187,69 @@ func (s *EnvServer) serve(name string, m *fake.Machine, req wire.Request) (json.
 	return nil, nil
 }
 
-// PutEnv stores an mcp_server environment of a name whose server is started by command, from a folder of those files beside its process.toml.
+// PutEnv stores an mcp_server environment of a name whose server is started by command, from a folder of those files beside its process.toml and,
+// where none of them is one, a Dockerfile.
 func (r *Rig) PutEnv(id, name, processTOML string, files ...File) {
 	r.T.Helper()
-	files = append(files, File{Path: "Dockerfile", Text: "FROM scratch\n"})
+	if !slices.ContainsFunc(files, func(f File) bool { return f.Path == "Dockerfile" }) {
+		files = append(files, File{Path: "Dockerfile", Text: "FROM scratch\n"})
+	}
 	if processTOML != "" {
 		files = append(files, File{Path: env.ProcessFile, Text: processTOML})
 	}
 	image := ref.Derived(id, "env_image")
+	r.PutImage(image, "Dockerfile", files...)
+	r.PutEnvDoc(id, env.MCPServer, server(name, image))
+}
+
+// PutEnvOf stores an mcp_server environment of a name that is made of the image of a reference, "name@digest".
+func (r *Rig) PutEnvOf(id, name, reference string) {
+	r.T.Helper()
+	image := ref.Derived(id, "env_image")
+	text, digest, _ := strings.Cut(reference, "@")
+	r.put(func(store.Stage) []artifact.Document {
+		return []artifact.Document{artifact.NewImageOf(first(image), text, ref.Digest(digest), "")}
+	})
+	r.PutEnvDoc(id, env.MCPServer, server(name, image))
+}
+
+// PutImageNamed stores an image by a name that is pinned to nothing.
+func (r *Rig) PutImageNamed(id, name string) {
+	r.T.Helper()
+	r.put(func(store.Stage) []artifact.Document {
+		return []artifact.Document{{Pin: first(id), Type: artifact.DockerImage, Fields: map[string]any{"image_name": name}}}
+	})
+}
+
+func server(name, image string) map[string]any {
+	return map[string]any{
+		"environment_name": name, "service_name": name, "env_provider_type": env.ProviderGateway, "metadata": map[string]any{},
+		"docker_image_artifact": map[string]any{"id": image, "version": 1, "type": artifact.DockerImage},
+	}
+}
+
+// PutImage stores an image that is built of files.
+func (r *Rig) PutImage(id, dockerfile string, files ...File) {
+	r.T.Helper()
 	r.put(func(s store.Stage) []artifact.Document {
 		var parts []artifact.Bytes
 		for _, f := range files {
 			parts = append(parts, r.bytes(s, f))
 		}
-		return []artifact.Document{artifact.NewImage(artifact.Pin{ID: image, Version: 1}, "Dockerfile", "", parts)}
+		return []artifact.Document{artifact.NewImage(first(id), dockerfile, "", parts)}
 	})
-	r.PutEnvDoc(id, env.MCPServer, map[string]any{
-		"environment_name": name, "service_name": name, "env_provider_type": env.ProviderGateway, "metadata": map[string]any{},
-		"docker_image_artifact": map[string]any{"id": image, "version": 1, "type": artifact.DockerImage},
-	})
+}
+
+// PutWebsite stores a website environment whose two sides have these files; process.backend.toml and Dockerfile.backend count where they are there.
+func (r *Rig) PutWebsite(id, name string, files ...File) {
+	r.T.Helper()
+	fields := map[string]any{"environment_name": name, "service_name": name, "env_provider_type": env.ProviderGateway, "metadata": map[string]any{}}
+	for _, i := range env.Images(env.Website) {
+		image := id + i.Suffix
+		r.PutImage(image, i.Dockerfile, files...)
+		fields[strings.TrimSuffix(i.Key, "image")+"docker_image_artifact"] = map[string]any{"id": image, "version": 1, "type": artifact.DockerImage}
+	}
+	r.PutEnvDoc(id, env.Website, fields)
 }
 
 // PutEnvDoc stores an environment's document.

@@ -56,17 +56,35 @@ func New(t *testing.T, o fake.Options) *Rig {
 // With makes a bench whose sandboxes p makes, under the name "local". p is closed at the test's end.
 func With(t *testing.T, p sandbox.Provider) *Rig {
 	t.Helper()
+	return WithAll(t, deploy.EnvOptions{}, Named{"local", p})
+}
+
+// Named is a provider of a bench.
+type Named struct {
+	Name     string
+	Provider sandbox.Provider
+}
+
+// WithAll makes a bench whose sandboxes the providers make, tried in this order. They are closed at the test's end.
+func WithAll(t *testing.T, o deploy.EnvOptions, ps ...Named) *Rig {
+	t.Helper()
 	r := &Rig{T: t, Store: mem.New(mem.Options{}), Kinds: step.Kinds()}
 	set := catalog.New[sandbox.Provider]("sandbox type")
-	set.Add("local", catalog.Origin{Kind: catalog.Builtin}, p)
-	r.Deploy = deploy.New(set, []string{"local"}, slog.New(slog.DiscardHandler))
-	r.Envs = deploy.NewEnvs(r.Deploy, r.Store, deploy.EnvOptions{})
+	var chain []string
+	for _, p := range ps {
+		set.Add(p.Name, catalog.Origin{Kind: catalog.Builtin}, p.Provider)
+		chain = append(chain, p.Name)
+	}
+	r.Deploy = deploy.New(set, chain, slog.New(slog.DiscardHandler))
+	r.Envs = deploy.NewEnvs(r.Deploy, r.Store, o)
 	t.Cleanup(func() {
 		if _, err := r.Deploy.Down(context.WithoutCancel(t.Context()), Run); err != nil {
 			t.Error(err)
 		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
+		for _, p := range ps {
+			if err := p.Provider.Close(); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	return r

@@ -1,0 +1,214 @@
+package deploy
+
+import (
+	"archive/tar"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"sync"
+
+	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/env"
+	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/image"
+	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// images keeps deployments that begin together from having one image made twice.
+type images struct {
+	mu     sync.Mutex
+	making map[string]*sync.Mutex // one at a time of each
+	self   func() (string, error) // digest of this program
+}
+
+func newImages() images {
+	return images{making: map[string]*sync.Mutex{}, self: sync.OnceValues(selfDigest)}
+}
+
+func selfDigest() (string, error) {
+	f, err := os.Open(selfFile)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// selfFile is this program, also when its file was replaced since it began.
+const selfFile = "/proc/self/exe"
+
+// alone waits until nobody else makes the same image, so that deployments that begin together build it once. The caller calls done.
+func (i *images) alone(key string) (done func()) {
+	i.mu.Lock()
+	l := i.making[key]
+	if l == nil {
+		l = &sync.Mutex{}
+		i.making[key] = l
+	}
+	i.mu.Unlock()
+	l.Lock()
+	return l.Unlock
+}
+
+// byReference is how an engine runs an image that a registry or a file holds.
+func (w *way) byReference(engine sandbox.Builder, p envstore.Part) error {
+	src, err := image.Parse(p.Source.Reference)
+	if err != nil {
+		return fmt.Errorf("%s: %w", label(p), err)
+	}
+	switch {
+	case !src.Local():
+	case src.Tarball() != "":
+		w.engine = engine
+	case src.EngineName() != "":
+		w.spec.Image = src.EngineName()
+	default:
+		return unsupported("%s is made of the layout %s, which no engine reads: pack it (docker-archive:FILE), or use a local sandbox", label(p), p.Source.Reference)
+	}
+	return nil
+}
+
+// image has an engine make the image of a part, or load it from its tarball, and answers the engine's name for it.
+func (m *maker) image(ctx context.Context, engine sandbox.Builder, p envstore.Part) (string, error) {
+	if p.Source.Reference != "" {
+		return m.load(ctx, engine, p.Source.Reference)
+	}
+	self, err := m.copiesSelf(ctx, p)
+	if err != nil {
+		return "", err
+	}
+	key := keyOf("image", string(p.Source.Digest), self)
+	defer m.images.alone(key)()
+	r, w := io.Pipe()
+	written := make(chan error, 1)
+	go func() {
+		err := m.writeContext(ctx, w, p.Source.Files, self != "")
+		w.CloseWithError(err)
+		written <- err
+	}()
+	built, err := engine.Build(ctx, sandbox.Build{Context: r, Dockerfile: p.Source.Dockerfile, Sources: key})
+	r.CloseWithError(io.ErrClosedPipe) // a context that nobody read to its end
+	if werr := <-written; werr != nil && !errors.Is(werr, io.ErrClosedPipe) {
+		return "", step.Infra(fmt.Errorf("read what its image is built of: %w", werr))
+	}
+	if err != nil {
+		return "", err
+	}
+	return built.ID, nil
+}
+
+// load reads a tarball into an engine, which skips the layers that it has.
+func (m *maker) load(ctx context.Context, engine sandbox.Builder, reference string) (string, error) {
+	defer m.images.alone(reference)()
+	src, err := image.Parse(reference)
+	if err != nil {
+		return "", err
+	}
+	f, err := os.Open(src.Tarball())
+	if err != nil {
+		return "", fmt.Errorf("read its image: %w", err)
+	}
+	defer f.Close()
+	refs, err := engine.Load(ctx, f)
+	if err != nil {
+		return "", err
+	}
+	if len(refs) > 1 {
+		return "", fmt.Errorf("%s holds %d images; keep the one that is meant in a file of its own", reference, len(refs))
+	}
+	return refs[0], nil
+}
+
+// copiesSelf is the digest of this program where a part's Dockerfile copies it from a folder that doesn't hold it; "" where it doesn't.
+func (m *maker) copiesSelf(ctx context.Context, p envstore.Part) (string, error) {
+	if _, err := fileOf(p.Source.Files, env.Self); err == nil {
+		return "", nil
+	}
+	file, err := fileOf(p.Source.Files, p.Source.Dockerfile)
+	if err != nil {
+		return "", nil //nolint:nilerr // the engine says it in its own words
+	}
+	in, _, err := store.OpenVerified(ctx, m.store, file.Digest)
+	if err != nil {
+		return "", step.Infra(fmt.Errorf("read its Dockerfile: %w", err))
+	}
+	defer in.Close()
+	b, err := io.ReadAll(io.LimitReader(in, env.MaxProcess))
+	if err != nil {
+		return "", step.Infra(fmt.Errorf("read its Dockerfile: %w", err))
+	}
+	if !env.CopiesSelf(b) {
+		return "", nil
+	}
+	return m.images.self()
+}
+
+// writeContext writes the folder of a part as a tar, with this program in it when it is asked for.
+func (m *maker) writeContext(ctx context.Context, to io.Writer, files []artifact.Bytes, self bool) error {
+	w := tar.NewWriter(to)
+	for _, f := range files {
+		if err := m.writeFile(ctx, w, f); err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
+	if self {
+		f, err := os.Open(selfFile)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: env.Self, Mode: 0o755, Size: info.Size()}); err != nil {
+			return err
+		}
+		if _, err := io.Copy(w, f); err != nil {
+			return err
+		}
+	}
+	return w.Close()
+}
+
+func (m *maker) writeFile(ctx context.Context, w *tar.Writer, f artifact.Bytes) error {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Mode: 0o644, Size: f.Size}
+	switch {
+	case f.Link != "":
+		h.Typeflag, h.Linkname, h.Size, h.Mode = tar.TypeSymlink, f.Link, 0, 0o777
+	case f.Folder:
+		h.Typeflag, h.Name, h.Size, h.Mode = tar.TypeDir, f.Path+"/", 0, 0o755
+	case f.Mode&0o100 != 0:
+		h.Mode = 0o755
+	}
+	if err := w.WriteHeader(h); err != nil || h.Typeflag != tar.TypeReg {
+		return err
+	}
+	in, _, err := store.OpenVerified(ctx, m.store, f.Digest)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	_, err = io.Copy(w, in)
+	return err
+}
+
+// ensureTmp makes /tmp in a box whose image has none, as images from scratch don't.
+func ensureTmp(ctx context.Context, box guest.Box) error {
+	if _, err := box.Stat(ctx, "/tmp"); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return guest.Put(ctx, box, "/", []guest.PutFile{{Path: "tmp", Mode: 0o777}})
+}
