@@ -12,6 +12,7 @@ import (
 	"os"
 	"strings"
 
+	"agentenv.internal/agentenv/sdk/transfer"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -220,7 +221,7 @@ func (e *Env) dataGet(ctx context.Context, params json.RawMessage) (json.RawMess
 		if err != nil {
 			return nil, wire.InvalidParams(err.Error())
 		}
-		to = &Namespace{Grant: g, client: e.client, used: map[string]int64{}}
+		to = &Namespace{Grant: g, to: (&transfer.Client{HTTP: e.client}).Namespace(g)}
 	}
 	var parts []wire.Part
 	if rerr := e.run(ctx, wire.Get, wire.GetFailed, func() (err error) { parts, err = e.get(ctx, to); return err }); rerr != nil {

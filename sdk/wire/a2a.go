@@ -153,6 +153,8 @@ type AgentUsage struct {
 	OutputTokens  *int64   `json:"output_tokens,omitempty"`
 	TotalTokens   *int64   `json:"total_tokens,omitempty"`
 	CostUSD       *float64 `json:"cost_usd,omitempty"`
+	// ProviderDetails is what a model's endpoint said, as it said it; an object.
+	ProviderDetails json.RawMessage `json:"provider_details,omitempty"`
 }
 
 // ReadReply reads the message of a task that ended; members of the wrong type count as absent.

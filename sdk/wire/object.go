@@ -56,6 +56,19 @@ func parseObject(b []byte) ([]member, error) {
 	return out, nil
 }
 
+// ParseObject reads one JSON object, in order; a name that is there twice is an error, and so is anything that follows.
+func ParseObject(b []byte) ([]Member, error) {
+	ms, err := parseObject(b)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Member, len(ms))
+	for i, m := range ms {
+		out[i] = Member{m.name, m.value}
+	}
+	return out, nil
+}
+
 func syntax(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return errors.New("the JSON ends too early")
@@ -195,7 +208,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// Member is a member of an object that this package doesn't know; it is kept and written again after those that it knows.
+// Member is a member of an object: of a card one that this package doesn't know, which is kept and written again after those that it knows.
 type Member struct {
 	Name  string
 	Value json.RawMessage

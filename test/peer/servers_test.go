@@ -272,7 +272,7 @@ func sameText(a, b string) bool { return reflect.DeepEqual(value(a), value(b)) }
 
 // TestPeerAgentConforms: an agent on the peer's SDK keeps the rows of agents.
 func TestPeerAgentConforms(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join("testdata", "agent.json"))
+	b, err := os.ReadFile(filepath.Join("..", "..", "sdk", "conformance", "testdata", "agent.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
