@@ -121,7 +121,7 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ 
 	if err != nil {
 		return sandbox.Info{}, err
 	}
-	img, err := e.ensure(ctx, s.Image)
+	img, err := p.ensure(ctx, e, s.Image, s.Progress)
 	if err != nil {
 		return sandbox.Info{}, err
 	}

@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/hostside"
@@ -50,6 +52,8 @@ type Options struct {
 	Image string
 	// Guest is the program that plays PID 1: a static executable for this machine.
 	Guest func() ([]byte, error)
+	// Keychain knows how to sign in to registries for the engine; nil is the configuration and the credential helpers of Docker and Podman.
+	Keychain authn.Keychain
 	// Proxy answers the host's way out for boxes that have a network; nil: there is no proxy. Its error refuses such boxes.
 	Proxy func() (guest.Proxy, error)
 	// Env looks variables of the process's environment up, as os.LookupEnv does; nil: there are none.

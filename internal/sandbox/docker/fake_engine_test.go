@@ -4,13 +4,18 @@ package docker
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/moby/moby/api/pkg/authconfig"
 
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/docker/enginetest"
@@ -32,7 +37,7 @@ func newFakeEngine(t *testing.T) (*enginetest.Engine, string) {
 
 func fakeProvider(t *testing.T, socket string) *Provider {
 	t.Helper()
-	p, err := New(Options{StateRoot: t.TempDir(), Socket: socket, Image: "there", Guest: func() ([]byte, error) { return []byte("#!"), nil }})
+	p, err := New(Options{StateRoot: t.TempDir(), Socket: socket, Image: "there", Guest: func() ([]byte, error) { return []byte("#!"), nil }, Keychain: keychain{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,6 +86,56 @@ func TestFailedStartsLeaveNothing(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A pull signs in with what Docker and Podman know of the registry, and tells how far it is.
+func TestPull(t *testing.T) {
+	f, socket := newFakeEngine(t)
+	var auth atomic.Value
+	f.Fail("POST /images/create", func(w http.ResponseWriter, r *http.Request) {
+		auth.Store(r.Header.Get("X-Registry-Auth"))
+		enginetest.Cut(`{"status":"Pulling fs layer","id":"a"}{"status":"Downloading","progressDetail":{"current":10,"total":100},"id":"a"}
+{"status":"Downloading","progressDetail":{"current":5,"total":50},"id":"b"}{"status":"Extracting","progressDetail":{"current":1,"total":9},"id":"a"}
+{"status":"Download complete","id":"a"}{"status":"Pull complete","id":"c"}{"errorDetail":{"message":"over"}}`)(w, r)
+	})
+	p, err := New(Options{StateRoot: t.TempDir(), Socket: socket, Guest: func() ([]byte, error) { return []byte("#!"), nil }, Keychain: keychain{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	var told []string
+	spec := sandbox.Spec{Image: "kept.test/a:1", Progress: func(done, total int64) { told = append(told, fmt.Sprintf("%d/%d", done, total)) }}
+	if _, err := p.Create(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "over") || strings.Contains(err.Error(), "hush") {
+		t.Errorf("%v", err)
+	}
+	if want := []string{"10/100", "15/150", "105/150"}; !slices.Equal(told, want) {
+		t.Errorf("told %v, want %v", told, want)
+	}
+	got, err := authconfig.Decode(auth.Load().(string))
+	if err != nil || got.Username != "me" || got.Password != "hush" || got.ServerAddress != "kept.test" {
+		t.Errorf("signed in as %+v, %v", got, err)
+	}
+	spec.Image = "open.test/a:1"
+	if _, err := p.Create(t.Context(), spec); err == nil || auth.Load() != "" && auth.Load() != "e30=" {
+		t.Errorf("%v, signed in with %v", err, auth.Load())
+	}
+	spec.Image = "broken.test/a:1"
+	if _, err := p.Create(t.Context(), spec); err == nil || !strings.Contains(err.Error(), "sign in for the image broken.test/a:1: no helper") {
+		t.Errorf("%v", err)
+	}
+}
+
+// keychain knows one registry, and fails for another.
+type keychain struct{}
+
+func (keychain) Resolve(r authn.Resource) (authn.Authenticator, error) {
+	switch r.RegistryStr() {
+	case "kept.test":
+		return &authn.Basic{Username: "me", Password: "hush"}, nil
+	case "broken.test":
+		return nil, errors.New("no helper")
+	}
+	return authn.Anonymous, nil
 }
 
 // A container of that name that was there before is not the box's, and stays.

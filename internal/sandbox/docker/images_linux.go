@@ -9,7 +9,11 @@ import (
 	"strings"
 
 	"github.com/containerd/errdefs"
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/moby/moby/api/pkg/authconfig"
 	"github.com/moby/moby/api/types/jsonstream"
+	"github.com/moby/moby/api/types/registry"
 	"github.com/moby/moby/client"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
@@ -42,8 +46,8 @@ func (e *engine) look(ctx context.Context, ref string) (*image, error) {
 	return i, nil
 }
 
-// ensure is the image of that reference, which is pulled when the engine lacks it.
-func (e *engine) ensure(ctx context.Context, ref string) (*image, error) {
+// ensure is the image of that reference, which is pulled when the engine lacks it. progress may be nil.
+func (p *Provider) ensure(ctx context.Context, e *engine, ref string, progress func(done, total int64)) (*image, error) {
 	i, err := e.look(ctx, ref)
 	if err == nil || !errdefs.IsNotFound(err) {
 		if err != nil {
@@ -51,9 +55,14 @@ func (e *engine) ensure(ctx context.Context, ref string) (*image, error) {
 		}
 		return i, err
 	}
-	pull, err := e.ImagePull(ctx, ref, client.ImagePullOptions{})
+	auth, err := registryAuth(ctx, p.opts.Keychain, ref)
+	if err != nil {
+		return nil, fmt.Errorf("sign in for the image %s: %w", ref, err)
+	}
+	pull, err := e.ImagePull(ctx, ref, client.ImagePullOptions{RegistryAuth: auth})
 	if err == nil {
-		_, err = transcript(pull, nil)
+		got := pulled{layers: map[string]jsonstream.Progress{}, tell: progress}
+		_, err = transcript(pull, got.see)
 		pull.Close()
 	}
 	if ctx.Err() != nil {
@@ -66,6 +75,57 @@ func (e *engine) ensure(ctx context.Context, ref string) (*image, error) {
 		return nil, fmt.Errorf("look at the image %s after its pull: %w", ref, said(err))
 	}
 	return i, nil
+}
+
+// registryAuth is what an engine is told to sign in with, from where Docker and Podman keep it; "" where nobody has signed in, or the
+// reference is none of a registry.
+func registryAuth(ctx context.Context, keychain authn.Keychain, text string) (string, error) {
+	ref, err := name.ParseReference(text)
+	if err != nil {
+		return "", nil // the engine says what is wrong with it
+	}
+	if keychain == nil {
+		keychain = authn.DefaultKeychain
+	}
+	found, err := authn.Resolve(ctx, keychain, ref.Context())
+	if err != nil {
+		return "", err
+	}
+	c, err := authn.Authorization(ctx, found)
+	if err != nil || *c == (authn.AuthConfig{}) {
+		return "", err
+	}
+	return authconfig.Encode(registry.AuthConfig{
+		Username: c.Username, Password: c.Password, Auth: c.Auth, IdentityToken: c.IdentityToken, RegistryToken: c.RegistryToken,
+		ServerAddress: ref.Context().RegistryStr(),
+	})
+}
+
+// pulled sums up what an engine tells of the layers that it fetches.
+type pulled struct {
+	layers map[string]jsonstream.Progress
+	tell   func(done, total int64)
+}
+
+func (p *pulled) see(m *jsonstream.Message) {
+	if p.tell == nil || m.ID == "" {
+		return
+	}
+	layer, known := p.layers[m.ID]
+	switch {
+	case m.Status == "Downloading" && m.Progress != nil:
+		layer = *m.Progress
+	case known && (m.Status == "Download complete" || m.Status == "Pull complete"):
+		layer.Current = layer.Total
+	default:
+		return
+	}
+	p.layers[m.ID] = layer
+	var done, total int64
+	for _, l := range p.layers {
+		done, total = done+l.Current, total+max(l.Total, l.Current)
+	}
+	p.tell(done, total)
 }
 
 // maxLog is how much of an engine's output is kept: its end, where the fault is.
@@ -101,9 +161,8 @@ func (t *tail) String() string {
 // errCut: the engine's answer ended in the middle.
 var errCut = errors.New("the engine's answer ended early")
 
-// transcript reads an engine's progress to its end: the text of it, and the fault that it tells of. aux, which may be nil, gets what the
-// engine adds for programs.
-func transcript(r io.Reader, aux func(json.RawMessage)) (string, error) {
+// transcript reads an engine's progress to its end: the text of it, and the fault that it tells of. see, which may be nil, gets every message.
+func transcript(r io.Reader, see func(*jsonstream.Message)) (string, error) {
 	var log tail
 	d := json.NewDecoder(r)
 	for {
@@ -119,8 +178,11 @@ func transcript(r io.Reader, aux func(json.RawMessage)) (string, error) {
 			return log.String(), fmt.Errorf("%w: %w", errCut, err)
 		case m.Error != nil:
 			return log.String(), m.Error
-		case m.Aux != nil && aux != nil:
-			aux(*m.Aux)
+		}
+		if see != nil {
+			see(&m)
+		}
+		switch {
 		case m.Stream != "":
 			log.WriteString(m.Stream)
 		case m.Status != "" && m.Progress == nil:
@@ -171,9 +233,9 @@ func (p *Provider) Build(ctx context.Context, b sandbox.Build) (sandbox.Built, e
 	}
 	defer got.Body.Close()
 	var out sandbox.Built
-	out.Log, err = transcript(got.Body, func(aux json.RawMessage) {
+	out.Log, err = transcript(got.Body, func(m *jsonstream.Message) {
 		var id struct{ ID string }
-		if json.Unmarshal(aux, &id) == nil && id.ID != "" {
+		if m.Aux != nil && json.Unmarshal(*m.Aux, &id) == nil && id.ID != "" {
 			out.ID = id.ID
 		}
 	})
