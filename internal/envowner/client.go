@@ -130,7 +130,10 @@ func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessag
 
 // Stop ends the deployment and waits until nothing of it is left.
 func (c *Client) Stop(ctx context.Context) error {
-	if err := c.ask(ctx, http.MethodPost, "stop", nil, nil); err != nil && c.f.alive(c.r.key) {
+	err := c.ask(ctx, http.MethodPost, "stop", nil, nil)
+	// An owner that ends at once may take its answer with it.
+	ending := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	if err != nil && !ending && c.f.alive(c.r.key) {
 		return err
 	}
 	for c.f.alive(c.r.key) {
