@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -31,7 +32,7 @@ func (p *Provider) Snapshot(ctx context.Context, id string, o sandbox.SnapshotOp
 	}
 	defer box.Close()
 	n := merge(r.Layers)
-	l, held, err := p.newLayer(ctx, func(dir string, o tree.Options) (tree.Report, error) {
+	l, held, err := p.newLayer(ctx, r.Shift, func(dir string, o tree.Options) (tree.Report, error) {
 		stream, err := box.Snapshot(ctx, n)
 		if err != nil {
 			return tree.Report{}, err
@@ -47,7 +48,7 @@ func (p *Provider) Snapshot(ctx context.Context, id string, o sandbox.SnapshotOp
 		return sandbox.Snapshot{}, fmt.Errorf("take a snapshot of sandbox %s: %w", id, err)
 	}
 	defer func() { err = errors.Join(err, held.Release()) }()
-	k := &kept{Chain: append([]layer{l}, r.Layers[n:]...), Shift: p.host.shift()}
+	k := &kept{Chain: append([]layer{l}, r.Layers[n:]...), Shift: r.Shift}
 	k.Name, k.Box, k.Image, k.Needs = o.Name, id, r.Image, p.needs()
 	k.Needs.IDs = false // its layers tell
 	if k.Image != "" {
@@ -75,11 +76,11 @@ func (p *Provider) living(ctx context.Context, id string) (*guest.Client, record
 	return client, s.read(), nil
 }
 
-// newLayer makes a layer by fill, which unpacks it with the options, and holds it. The caller releases it.
-func (p *Provider) newLayer(ctx context.Context, fill func(dir string, o tree.Options) (tree.Report, error)) (layer, *treestore.Held, error) {
+// newLayer makes a layer by fill, which unpacks it with the options, and holds it. Its ids are raised by shift. The caller releases it.
+func (p *Provider) newLayer(ctx context.Context, shift int, fill func(dir string, o tree.Options) (tree.Report, error)) (layer, *treestore.Held, error) {
 	l := layer{Key: strings.ToLower(rand.Text())}
 	o := tree.Options{
-		Shift: p.host.shift(), Open: !p.host.wide, Sparse: true, Marks: true, Max: maxSnapshot,
+		Shift: shift, Open: !p.host.wide, Sparse: true, Marks: true, Max: maxSnapshot,
 		Each: func(h *tar.Header, _ io.Reader) (bool, error) {
 			l.IDs = l.IDs || h.Uid != 0 || h.Gid != 0
 			return false, nil
@@ -94,6 +95,19 @@ func (p *Provider) newLayer(ctx context.Context, fill func(dir string, o tree.Op
 		return err
 	})
 	return l, held, err
+}
+
+// lookAtDisk finds out without a box whether the state root's file system can map ids: overlays, as a container's root is, can't.
+func (p *Provider) lookAtDisk() {
+	var st unix.Statfs_t
+	for dir := p.boxes; ; dir = filepath.Dir(dir) {
+		if err := unix.Statfs(dir, &st); err == nil || dir == filepath.Dir(dir) {
+			break
+		}
+	}
+	if p.host.wide && st.Type == unix.OVERLAYFS_SUPER_MAGIC {
+		p.host.cannotMap()
+	}
 }
 
 // Diff is what a living box has changed.
@@ -184,7 +198,8 @@ func (p *Provider) ExportSnapshot(ctx context.Context, id string, w io.Writer) e
 func (p *Provider) ImportSnapshot(ctx context.Context, r io.Reader, so sandbox.SnapshotOptions) (_ sandbox.Snapshot, err error) {
 	var from *sandbox.Snapshot
 	whole := false
-	l, held, err := p.newLayer(ctx, func(dir string, o tree.Options) (tree.Report, error) {
+	p.lookAtDisk()
+	l, held, err := p.newLayer(ctx, p.host.shift(), func(dir string, o tree.Options) (tree.Report, error) {
 		each := o.Each
 		o.Each = func(h *tar.Header, r io.Reader) (bool, error) {
 			if from != nil {

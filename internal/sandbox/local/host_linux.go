@@ -72,6 +72,13 @@ func (h *host) idmaps() bool {
 	return h.wide && !h.noIDMap
 }
 
+// cannotMap makes all boxes from now on go without idmapped mounts.
+func (h *host) cannotMap() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.noIDMap = true
+}
+
 // layout is the host's part of a box's world.
 type layout struct {
 	overlays []source
@@ -238,9 +245,7 @@ func (h *host) layer(m *mounts, name string, owned bool, userns int, recursive u
 	}
 	err = unix.MountSetattr(fd, "", unix.AT_EMPTY_PATH|recursive, attr)
 	if attr.Userns_fd != 0 && (errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP)) {
-		h.mu.Lock()
-		h.noIDMap = true
-		h.mu.Unlock()
+		h.cannotMap()
 		return guest.Layer{}, fmt.Errorf("%s: %w", name, errNoIDMap)
 	}
 	if err != nil {

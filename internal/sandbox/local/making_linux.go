@@ -329,7 +329,7 @@ func (m *making) info() sandbox.Info {
 }
 
 func (m *making) record(b *guest.Booted) record {
-	r := record{Info: m.info(), Cgroups: m.group.dirs, Layers: m.layers}
+	r := record{Info: m.info(), Cgroups: m.group.dirs, Layers: m.layers, Shift: m.p.host.shift()}
 	r.State = sandbox.StateRunning
 	if at, err := wall(b.Deadline); err == nil {
 		r.Expires = at

@@ -36,6 +36,7 @@ type record struct {
 	sandbox.Info
 	Cgroups []string `json:"cgroups,omitempty"`
 	Layers  []layer  `json:"layers,omitempty"` // of the snapshot that it began with, topmost first
+	Shift   int      `json:"shift,omitempty"`  // what its layers' ids are raised by on the disk: file systems that can't map ids carry them so
 }
 
 const (

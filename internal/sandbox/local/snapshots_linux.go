@@ -246,6 +246,10 @@ func (m *making) begin(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if k.Shift == idFirst && m.p.host.idmaps() { // this process has not found out yet what the snapshot's taker knew
+		m.p.host.cannotMap()
+		return fmt.Errorf("snapshot %s: %w", k.ID, errNoIDMap)
+	}
 	if k.Shift != m.p.host.shift() {
 		return fmt.Errorf("snapshot %s was taken when file systems here mapped ids otherwise: %w", k.ID, sandbox.ErrUnsupported)
 	}
