@@ -7,6 +7,7 @@ import (
 	"agentenv.internal/agentenv/internal/step/act"
 	"agentenv.internal/agentenv/internal/step/control"
 	"agentenv.internal/agentenv/internal/step/data"
+	"agentenv.internal/agentenv/internal/step/validate"
 	"agentenv.internal/agentenv/internal/step/verify"
 	"agentenv.internal/agentenv/internal/step/world"
 	"agentenv.internal/agentenv/internal/store"
@@ -16,23 +17,31 @@ import (
 func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.Downloads, judges verify.RubricsOptions) *catalog.Set[step.Executor] {
 	set := catalog.New[step.Executor]("executor")
 	for name, x := range map[string]step.Executor{
-		"aggregate_verifiers":    verify.NewAggregateVerifiers(),
-		"apply_server_config":    control.NewApplyServerConfig(e),
-		"modify_env_tool_access": control.NewModifyEnvToolAccess(e),
-		"register_env_triggers":  control.NewRegisterEnvTriggers(e),
-		"sync_env_clock":         control.NewSyncEnvClock(e),
-		"collect_artifacts":      data.NewCollectArtifacts(s, d),
-		"deploy_env":             world.NewDeployEnv(s, e),
-		"deploy_sandbox":         world.NewDeploySandbox(d),
-		"env_outcome_verifier":   verify.NewEnvOutcomeVerifier(s, d, e),
-		"load_artifact":          data.NewLoadArtifact(s, d, e, web),
-		"reset_env":              world.NewResetEnv(e),
-		"review":                 control.NewReview(),
-		"rubrics_verifier":       verify.NewRubricsVerifier(judges),
-		"run_code":               act.NewRunCode(s, d),
-		"snapshot_env":           data.NewSnapshotEnv(s, e),
-		"teardown_sandboxes":     world.NewTeardownSandboxes(d, e),
-		"verify_sandbox":         verify.NewVerifySandbox(d),
+		"aggregate_verifiers":                   verify.NewAggregateVerifiers(),
+		"apply_server_config":                   control.NewApplyServerConfig(e),
+		"modify_env_tool_access":                control.NewModifyEnvToolAccess(e),
+		"register_env_triggers":                 control.NewRegisterEnvTriggers(e),
+		"sync_env_clock":                        control.NewSyncEnvClock(e),
+		"collect_artifacts":                     data.NewCollectArtifacts(s, d),
+		"deploy_env":                            world.NewDeployEnv(s, e),
+		"deploy_sandbox":                        world.NewDeploySandbox(d),
+		"env_outcome_verifier":                  verify.NewEnvOutcomeVerifier(s, d, e),
+		"load_artifact":                         data.NewLoadArtifact(s, d, e, web),
+		"reset_env":                             world.NewResetEnv(e),
+		"review":                                control.NewReview(),
+		"rubrics_verifier":                      verify.NewRubricsVerifier(judges),
+		"run_code":                              act.NewRunCode(s, d),
+		"snapshot_env":                          data.NewSnapshotEnv(s, e),
+		"teardown_sandboxes":                    world.NewTeardownSandboxes(d, e),
+		"validation_gate_aggregator":            validate.NewValidationGateAggregator(),
+		"combine_universe_verdicts":             validate.NewCombineUniverseVerdicts(),
+		"verify_env_card":                       validate.NewVerifyEnvCard(e),
+		"verify_env_core_protocol":              validate.NewVerifyEnvCoreProtocol(e),
+		"verify_mcp_env_assessment":             validate.NewVerifyMCPEnvAssessment(),
+		"verify_mcp_tool_schema":                validate.NewVerifyMCPToolSchema(e),
+		"verify_spec_conformance":               validate.NewVerifySpecConformance(e),
+		"verify_universe_load_export_roundtrip": validate.NewVerifyUniverseRoundTrip(s, e),
+		"verify_sandbox":                        verify.NewVerifySandbox(d),
 	} {
 		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
 	}

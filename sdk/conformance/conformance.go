@@ -72,6 +72,7 @@ type Target struct {
 	Wait    time.Duration // how long a server that can't be reached yet is waited for
 	Fixture Fixture
 	Expect  Expectations
+	Rows    []string // ids of the rows to check; none: all
 }
 
 // Kinds of servers.
@@ -96,17 +97,15 @@ func (s skip) Error() string { return string(s) }
 // Run checks every row that applies to the server at t.URL. The error tells that nothing could be checked at all: no card could be read, or an
 // expectation names no row.
 func Run(ctx context.Context, t Target) (Report, error) {
-	t.URL = strings.TrimRight(t.URL, "/")
-	if t.Client == nil {
-		// A server that failed one row may have closed the connection, which must not fail the next.
-		t.Client = &http.Client{
-			Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		}
-	}
+	t.fill()
 	all := slices.Concat(dataRows(), extensionRows(), mcpRows(), gatewayRows(), agentRows())
 	if err := t.Expect.check(all); err != nil {
 		return Report{}, err
+	}
+	for _, id := range t.Rows {
+		if !slices.ContainsFunc(all, func(r row) bool { return r.id == id }) {
+			return Report{}, fmt.Errorf("there is no row %s", id)
+		}
 	}
 	r := Report{URL: t.URL}
 	p := &probe{target: t}
@@ -115,7 +114,7 @@ func Run(ctx context.Context, t Target) (Report, error) {
 	}
 	r.Kind, r.Name = p.kind, p.card.Name
 	for _, row := range all {
-		if !slices.Contains(row.kinds, p.kind) {
+		if !slices.Contains(row.kinds, p.kind) || len(t.Rows) > 0 && !slices.Contains(t.Rows, row.id) {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -126,6 +125,17 @@ func Run(ctx context.Context, t Target) (Report, error) {
 		r.Results = append(r.Results, t.Expect.judge(Result{Row: row.id, Name: row.name, Evidence: p.evidence}, err))
 	}
 	return r, nil
+}
+
+func (t *Target) fill() {
+	t.URL = strings.TrimRight(t.URL, "/")
+	if t.Client == nil {
+		// A server that failed one row may have closed the connection, which must not fail the next.
+		t.Client = &http.Client{
+			Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		}
+	}
 }
 
 // open reads the card and finds out what kind of server this is.

@@ -320,6 +320,7 @@ func (s *session) tool(ctx context.Context, t *ToolCall, meta map[string]any, he
 
 type listedTool struct {
 	Name        string          `json:"name"`
+	Description string          `json:"description"`
 	InputSchema json.RawMessage `json:"inputSchema"`
 	Meta        map[string]any  `json:"_meta"`
 }

@@ -1,0 +1,134 @@
+package env
+
+import (
+	"context"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+type validateOptions struct {
+	version             int
+	providers, universe string
+	json                *bool
+}
+
+func newValidate(p *verb.Program) *cobra.Command {
+	var o validateOptions
+	cmd := &cobra.Command{
+		Use:   "validate ENV",
+		Short: "Deploy a stored environment, check it and take it down",
+		Long: `Deploys a stored environment for itself and checks every server of it: its card, the schema of every tool, its tools beside its /openapi.yaml where it has one, and
+its data plane. With --universe, data is loaded, exported, loaded again from the export and exported once more; both exports must be the same.
+
+No model is asked. Exits 1 when a check fails. agent-env conform checks a server that runs already against every row of the protocol.`,
+		Example: "  agent-env env validate mail\n  agent-env env validate office --universe @local/desk/world --json",
+		Args:    verb.Args("ENV"), ValidArgsFunction: completeStored(p),
+		RunE: func(cmd *cobra.Command, args []string) error { return validate(cmd.Context(), p, args[0], o) },
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.version, "version", 0, "the `VERSION` of the environment; the latest when left out")
+	f.StringVar(&o.providers, "sandbox", "", "the `PROVIDER`s to try, comma-separated")
+	f.StringVar(&o.universe, "universe", "", "load and export this environment or universe, `ID` or ID:VERSION")
+	o.json = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+// validated is what --json prints.
+type validated struct {
+	verb.Format
+	Env     string         `json:"env_id"`
+	Version int            `json:"version"`
+	OK      bool           `json:"ok"`
+	Checks  []app.EnvCheck `json:"checks"`
+}
+
+func validate(ctx context.Context, p *verb.Program, text string, o validateOptions) error {
+	a, _, err := open(ctx, p)
+	if err != nil {
+		return err
+	}
+	e, err := a.StoredEnv(ctx, text, o.version)
+	if err != nil {
+		return err
+	}
+	if err := a.CheckEnv(ctx, e, o.providers); err != nil {
+		return err
+	}
+	universe, err := data(ctx, a, o.universe)
+	if err != nil {
+		return err
+	}
+	checks, err := a.ValidateEnv(ctx, e, o.providers, universe)
+	if err != nil {
+		return err
+	}
+	out := validated{verb.V1(), e.ID, e.Version, true, checks}
+	for _, c := range checks {
+		out.OK = out.OK && c.Score == 1
+	}
+	if *o.json {
+		err = p.Streams.JSON(out)
+	} else {
+		printChecks(p.Streams, out)
+	}
+	if err == nil && !out.OK {
+		return verb.Exit(verb.Refused)
+	}
+	return err
+}
+
+// data is the stored data that a reference names; nil for "".
+func data(ctx context.Context, a *app.App, text string) (*envstore.Data, error) {
+	if text == "" {
+		return nil, nil
+	}
+	id, v, pinned := strings.Cut(text, ":")
+	version, err := strconv.Atoi(v)
+	if pinned && (err != nil || version < 1) {
+		return nil, verb.Usagef("%q is no reference; write ID or ID:VERSION", text)
+	}
+	s, err := a.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, err := envstore.ReadData(ctx, s, id, version)
+	if err != nil {
+		return nil, err
+	}
+	return &d, nil
+}
+
+func printChecks(s *term.Streams, v validated) {
+	c := s.OutColors()
+	for _, x := range v.Checks {
+		word := c.Green("passed")
+		switch {
+		case x.Skipped():
+			word = c.Yellow("not checked")
+		case x.Score != 1:
+			word = c.Red("failed")
+		}
+		s.Printf("%s: %s\n", x.Name, word)
+		for _, r := range x.Results {
+			if r["result"] == true || r["skipped"] == true && !x.Skipped() {
+				continue
+			}
+			name, _ := r["environment_name"].(string)
+			criterion, _ := r["criterion"].(string)
+			why, _ := r["justification"].(string)
+			s.Printf("  %s: %s\n", term.Clean(strings.TrimPrefix(name+": "+criterion, ": ")), term.Clean(why))
+		}
+	}
+	word := c.Green("valid")
+	if !v.OK {
+		word = c.Red("not valid")
+	}
+	s.Printf("%s v%d: %s\n", term.Clean(v.Env), v.Version, word)
+}
