@@ -106,12 +106,18 @@ func (q *Question) messages(body []byte) error {
 		r.System = join(r.System, p.Text)
 	}
 	for i, m := range in.Messages {
-		if m.Role != model.User && m.Role != model.Assistant {
-			return fmt.Errorf("messages[%d] has the role %q", i, m.Role)
-		}
 		parts, err := contentParts(m.Content)
 		if err != nil {
 			return fmt.Errorf("messages[%d]: %w", i, err)
+		}
+		switch m.Role {
+		case "system": // some say more of the system's within the conversation
+			said := model.Message{Parts: parts}
+			r.System = join(r.System, said.Text())
+			continue
+		case model.User, model.Assistant:
+		default:
+			return fmt.Errorf("messages[%d] has the role %q", i, m.Role)
 		}
 		if err := q.blocks(m.Role, m.Content, parts); err != nil {
 			return fmt.Errorf("messages[%d]: %w", i, err)

@@ -5,12 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"agentenv.internal/agentenv/internal/model"
 )
 
+// spaces are the tools that an agent offers within namespaces, by the name that a Model sees: the namespace, two underscores, and the tool's own name.
+type spaces map[string]struct{ space, name string }
+
 // itemsOf are the output items of an answer.
-func itemsOf(r *model.Response) []map[string]any {
+func itemsOf(r *model.Response, in spaces) []map[string]any {
 	out := []map[string]any{}
 	if r.Message.Reasoning != "" {
 		out = append(out, map[string]any{"type": "reasoning", "id": "rs_1", "summary": []any{map[string]any{"type": "summary_text", "text": r.Message.Reasoning}}})
@@ -22,9 +26,11 @@ func itemsOf(r *model.Response) []map[string]any {
 		})
 	}
 	for i, c := range r.Message.Calls {
-		out = append(out, map[string]any{
-			"type": "function_call", "id": "fc_" + strconv.Itoa(i+1), "call_id": c.ID, "name": c.Name, "arguments": argsOf(c), "status": "completed",
-		})
+		item := map[string]any{"type": "function_call", "id": "fc_" + strconv.Itoa(i+1), "call_id": c.ID, "name": c.Name, "arguments": argsOf(c), "status": "completed"}
+		if t, ok := in[c.Name]; ok {
+			item["namespace"], item["name"] = t.space, t.name
+		}
+		out = append(out, item)
 	}
 	return out
 }
@@ -43,7 +49,7 @@ func responseOf(name string, r *model.Response, status string, items []map[strin
 	return out
 }
 
-func responseEvents(name string, r *model.Response) []string {
+func responseEvents(name string, r *model.Response, in spaces) []string {
 	seq := 0
 	var out []string
 	add := func(typ string, m map[string]any) {
@@ -52,7 +58,7 @@ func responseEvents(name string, r *model.Response) []string {
 		out = append(out, event(typ, m))
 	}
 	add("response.created", map[string]any{"response": responseOf(name, r, "in_progress", []map[string]any{})})
-	items := itemsOf(r)
+	items := itemsOf(r, in)
 	for i, item := range items {
 		begun := map[string]any{"type": item["type"], "id": item["id"], "status": "in_progress"}
 		switch item["type"] {
@@ -60,6 +66,9 @@ func responseEvents(name string, r *model.Response) []string {
 			begun["role"], begun["content"] = "assistant", []any{}
 		case "function_call":
 			begun["call_id"], begun["name"], begun["arguments"] = item["call_id"], item["name"], ""
+			if item["namespace"] != nil {
+				begun["namespace"] = item["namespace"]
+			}
 		case "reasoning":
 			begun["summary"] = []any{}
 		}
@@ -93,19 +102,14 @@ func responseEvents(name string, r *model.Response) []string {
 
 func (q *Question) responses(body []byte) error {
 	var in struct {
-		Model        string          `json:"model"`
-		Stream       bool            `json:"stream"`
-		Instructions string          `json:"instructions"`
-		Input        json.RawMessage `json:"input"`
-		Previous     string          `json:"previous_response_id"`
-		Tools        []struct {
-			Type        string          `json:"type"`
-			Name        string          `json:"name"`
-			Description string          `json:"description"`
-			Parameters  json.RawMessage `json:"parameters"`
-		} `json:"tools"`
-		MaxOutputTokens int      `json:"max_output_tokens"`
-		Temperature     *float64 `json:"temperature"`
+		Model           string          `json:"model"`
+		Stream          bool            `json:"stream"`
+		Instructions    string          `json:"instructions"`
+		Input           json.RawMessage `json:"input"`
+		Previous        string          `json:"previous_response_id"`
+		Tools           []responseTool  `json:"tools"`
+		MaxOutputTokens int             `json:"max_output_tokens"`
+		Temperature     *float64        `json:"temperature"`
 		Reasoning       struct {
 			Effort string `json:"effort"`
 		} `json:"reasoning"`
@@ -124,12 +128,45 @@ func (q *Question) responses(body []byte) error {
 	r := &q.Request
 	q.Stream = in.Stream
 	r.Model, r.System, r.MaxTokens, r.Temperature, r.Effort, r.Schema = in.Model, in.Instructions, in.MaxOutputTokens, in.Temperature, in.Reasoning.Effort, in.Text.Format.Schema
-	for _, t := range in.Tools {
-		if t.Type == "function" { // those that the endpoint itself would serve are not there
-			r.Tools = append(r.Tools, model.Tool{Name: t.Name, Description: t.Description, Schema: schemaOf(t.Parameters)})
+	q.tools(in.Tools)
+	return q.input(in.Input)
+}
+
+type responseTool struct {
+	Type        string          `json:"type"`
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Parameters  json.RawMessage `json:"parameters"`
+	Tools       []responseTool  `json:"tools"` // of a namespace
+}
+
+// tools takes those that the agent serves; those that the endpoint itself would serve are not there.
+func (q *Question) tools(list []responseTool) {
+	for _, t := range list {
+		switch t.Type {
+		case "function":
+			q.Request.Tools = append(q.Request.Tools, model.Tool{Name: t.Name, Description: t.Description, Schema: schemaOf(t.Parameters)})
+		case "namespace":
+			for _, f := range t.Tools {
+				if f.Type != "function" {
+					continue
+				}
+				if q.spaces == nil {
+					q.spaces = spaces{}
+				}
+				name := spaced(t.Name, f.Name)
+				q.spaces[name] = struct{ space, name string }{t.Name, f.Name}
+				q.Request.Tools = append(q.Request.Tools, model.Tool{Name: name, Description: f.Description, Schema: schemaOf(f.Parameters)})
+			}
 		}
 	}
-	return q.input(in.Input)
+}
+
+func spaced(space, name string) string {
+	if space == "" {
+		return name
+	}
+	return strings.TrimSuffix(space, "__") + "__" + name
 }
 
 func (q *Question) input(raw json.RawMessage) error {
@@ -144,6 +181,7 @@ func (q *Question) input(raw json.RawMessage) error {
 		Content   json.RawMessage `json:"content"`
 		CallID    string          `json:"call_id"`
 		Name      string          `json:"name"`
+		Namespace string          `json:"namespace"`
 		Arguments string          `json:"arguments"`
 		Output    json.RawMessage `json:"output"`
 	}
@@ -168,7 +206,7 @@ func (q *Question) input(raw json.RawMessage) error {
 				return fmt.Errorf("input[%d] has the role %q", i, it.Role)
 			}
 		case "function_call":
-			c := callOf(it.CallID, it.Name, it.Arguments)
+			c := callOf(it.CallID, spaced(it.Namespace, it.Name), it.Arguments)
 			if n := len(*ms); n > 0 && (*ms)[n-1].Role == model.Assistant {
 				(*ms)[n-1].Calls = append((*ms)[n-1].Calls, c)
 			} else {

@@ -44,6 +44,8 @@ type Question struct {
 	Protocol string
 	Stream   bool
 	Request  model.Request
+
+	spaces spaces // of Responses
 }
 
 // maxBody bounds a request.
@@ -88,11 +90,11 @@ func (q *Question) decode(body []byte) error {
 func Write(w http.ResponseWriter, q *Question, res *model.Response) {
 	if !q.Stream {
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, Whole(q.Protocol, q.Request.Model, res))
+		io.WriteString(w, whole(q.Protocol, q.Request.Model, res, q.spaces))
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	for _, e := range Events(q.Protocol, q.Request.Model, res) {
+	for _, e := range eventsOf(q.Protocol, q.Request.Model, res, q.spaces) {
 		io.WriteString(w, e)
 	}
 }
@@ -148,10 +150,12 @@ func text(v any) string {
 }
 
 // Whole is an answer in one piece.
-func Whole(protocol, name string, r *model.Response) string {
+func Whole(protocol, name string, r *model.Response) string { return whole(protocol, name, r, nil) }
+
+func whole(protocol, name string, r *model.Response, in spaces) string {
 	switch protocol {
 	case Responses:
-		return text(responseOf(name, r, "completed", itemsOf(r)))
+		return text(responseOf(name, r, "completed", itemsOf(r, in)))
 	case Messages:
 		return text(map[string]any{
 			"id": "msg_1", "type": "message", "role": "assistant", "model": name, "content": blocksOf(r), "stop_reason": anthropicStops[r.Stop],
@@ -176,9 +180,13 @@ func Whole(protocol, name string, r *model.Response) string {
 
 // Events is an answer as the events of a stream, texts and arguments in two pieces each, as endpoints cut them.
 func Events(protocol, name string, r *model.Response) []string {
+	return eventsOf(protocol, name, r, nil)
+}
+
+func eventsOf(protocol, name string, r *model.Response, in spaces) []string {
 	switch protocol {
 	case Responses:
-		return responseEvents(name, r)
+		return responseEvents(name, r, in)
 	case Messages:
 		return messageEvents(name, r)
 	case Gemini:

@@ -92,6 +92,38 @@ func TestResponsesRequest(t *testing.T) {
 	}
 }
 
+// TestNamespaces: tools within a namespace have one name for a Model, and the agent's two in its answer.
+func TestNamespaces(t *testing.T) {
+	body := `{"model":"m","stream":true,"input":[{"role":"user","content":"hi"},
+		{"type":"function_call","call_id":"a","namespace":"mcp__echo","name":"echo","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":"seen"}],
+		"tools":[{"type":"namespace","name":"mcp__echo","tools":[{"type":"function","name":"echo","parameters":{"type":"object"}},{"type":"custom","name":"x"}]},
+			{"type":"function","name":"look","parameters":{"type":"object"}}]}`
+	q := ask(t, "/v1/responses", body)
+	if n := len(q.Request.Tools); n != 2 || q.Request.Tools[0].Name != "mcp__echo__echo" || q.Request.Messages[1].Calls[0].Name != "mcp__echo__echo" {
+		t.Fatalf("got %+v", q.Request)
+	}
+	res := &model.Response{Stop: model.StopTools, Message: model.Message{Calls: []model.ToolCall{
+		{ID: "b", Name: "mcp__echo__echo", Args: json.RawMessage(`{}`)}, {ID: "c", Name: "look", Args: json.RawMessage(`{}`)},
+	}}}
+	for _, stream := range []bool{true, false} {
+		q.Stream = stream
+		w := httptest.NewRecorder()
+		serve.Write(w, q, res)
+		got := w.Body.String()
+		if !strings.Contains(got, `"name":"echo","namespace":"mcp__echo"`) || strings.Contains(got, "mcp__echo__echo") || !strings.Contains(got, `"name":"look"`) {
+			t.Errorf("stream %v: %s", stream, got)
+		}
+	}
+}
+
+// TestSystemWithin: some agents say more of the system's in the middle of a conversation.
+func TestSystemWithin(t *testing.T) {
+	q := ask(t, "/v1/messages", `{"system":"be brief","messages":[{"role":"user","content":"hi"},{"role":"system","content":[{"type":"text","text":"and kind"}]}]}`)
+	if q.Request.System != "be brief\n\nand kind" || len(q.Request.Messages) != 1 {
+		t.Errorf("got %+v", q.Request)
+	}
+}
+
 func TestGeminiRequest(t *testing.T) {
 	q := ask(t, "/v1beta/models/m:streamGenerateContent", `{"systemInstruction":{"parts":[{"text":"be brief"}]},"contents":[
 		{"role":"user","parts":[{"text":"hi"}]},
