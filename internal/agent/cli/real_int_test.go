@@ -262,11 +262,11 @@ func (w *world) door(r *real) {
 // echoes is a model that calls the echo tool once a turn and then says what came back.
 func echoes(a modeltest.Asked) modeltest.Answer {
 	tool := ""
-	body, _ := json.Marshal(a.Body["tools"])
-	for _, name := range []string{"mcp__echo__echo", "mcp_echo_echo", "echo_echo", "echo"} {
-		if strings.Contains(string(body), `"name":"`+name+`"`) {
-			tool = name
-			break
+	if a.Question != nil {
+		for _, t := range a.Question.Request.Tools {
+			if t.Name == "echo" || strings.HasSuffix(t.Name, "_echo") {
+				tool = t.Name
+			}
 		}
 	}
 	said, _ := json.Marshal(a.Body["messages"])

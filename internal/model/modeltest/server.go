@@ -2,6 +2,7 @@
 package modeltest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -25,6 +26,7 @@ type Asked struct {
 	Model    string
 	Header   http.Header
 	Body     map[string]any
+	Question *serve.Question // nil: Body is none of its protocol
 }
 
 // Answer is what the endpoint does.
@@ -108,6 +110,8 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, play func(Asked) 
 		return
 	}
 	q.Model, _ = q.Body["model"].(string)
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	q.Question, _ = serve.Read(r)
 	s.mu.Lock()
 	q.N = len(s.asked)
 	s.asked = append(s.asked, q)
@@ -144,7 +148,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, play func(Asked) 
 		json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": a.Text, "type": "error"}})
 	case a.Whole, q.wantsWhole():
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, serve.Whole(q.Protocol, q.Model, &a.Response))
+		io.WriteString(w, q.whole(&a.Response))
 	default:
 		s.stream(w, r, q, &a)
 	}
@@ -152,8 +156,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, play func(Asked) 
 
 func (s *Server) stream(w http.ResponseWriter, r *http.Request, q Asked, a *Answer) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	events := serve.Events(q.Protocol, q.Model, &a.Response)
-	for i, e := range events {
+	for i, e := range q.events(&a.Response) {
 		if a.StreamFail != "" && i == 1 {
 			fmt.Fprintf(w, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":\"as the test says\"}}\n\n", a.StreamFail)
 			return
@@ -176,6 +179,20 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request, q Asked, a *Answ
 			return
 		}
 	}
+}
+
+func (q Asked) whole(r *model.Response) string {
+	if q.Question == nil {
+		return serve.Whole(q.Protocol, q.Model, r)
+	}
+	return q.Question.Whole(r)
+}
+
+func (q Asked) events(r *model.Response) []string {
+	if q.Question == nil {
+		return serve.Events(q.Protocol, q.Model, r)
+	}
+	return q.Question.Events(r)
 }
 
 // wantsWhole tells whether the request asked for no stream.

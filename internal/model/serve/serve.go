@@ -90,13 +90,23 @@ func (q *Question) decode(body []byte) error {
 func Write(w http.ResponseWriter, q *Question, res *model.Response) {
 	if !q.Stream {
 		w.Header().Set("Content-Type", "application/json")
-		io.WriteString(w, whole(q.Protocol, q.Request.Model, res, q.spaces))
+		io.WriteString(w, q.Whole(res))
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	for _, e := range eventsOf(q.Protocol, q.Request.Model, res, q.spaces) {
+	for _, e := range q.Events(res) {
 		io.WriteString(w, e)
 	}
+}
+
+// Whole is the answer to q in one piece.
+func (q *Question) Whole(r *model.Response) string {
+	return whole(q.Protocol, q.Request.Model, r, q.spaces)
+}
+
+// Events is the answer to q as the events of a stream.
+func (q *Question) Events(r *model.Response) []string {
+	return eventsOf(q.Protocol, q.Request.Model, r, q.spaces)
 }
 
 // Fail writes a failure as the protocol's clients read it.

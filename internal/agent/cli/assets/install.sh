@@ -35,6 +35,6 @@ pypi)
     "$python" -m venv /tmp/installer >/dev/null 2>&1 || { echo "there is neither uv nor pip for $python: install one" >&2; exit 1; }
     python=/tmp/installer/bin/python
   fi
-  exec "$python" -m pip install --no-cache-dir --disable-pip-version-check --no-input --only-binary :all: --no-compile --target "$folder" --index-url "$registry" "$@"
+  exec "$python" -m pip install --no-cache-dir --disable-pip-version-check --no-input --progress-bar off --quiet --no-compile --target "$folder" --index-url "$registry" "$@"
   ;;
 esac
