@@ -93,7 +93,7 @@ func pattern(h string) (string, error) {
 		return "", fmt.Errorf("the host %q is an address; allow it as a CIDR", h)
 	case strings.Contains(rest, "*"):
 		return "", fmt.Errorf("the host %q has a * that is not its first label, as in *.example.org", h)
-	case !validName(rest):
+	case !validName(rest) || numeric(rest):
 		return "", fmt.Errorf("the host %q is no host name", h)
 	}
 	return name, nil
@@ -124,10 +124,20 @@ func canonical(name string) string {
 	if !validName(name) {
 		return ""
 	}
-	if _, err := netip.ParseAddr(name); err == nil {
+	if numeric(name) {
 		return "" // an address in a name's place would pass by the rules for addresses
 	}
 	return name
+}
+
+// numeric tells whether a name in lower case could be read as an IPv4 address, in any of the forms of inet_aton: 2852039166, 127.1 and
+// 0xa9.0xfe.0xa9.0xfe are addresses to a proxy that asks its libc. No name of the Internet ends in a number.
+func numeric(name string) bool {
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	if hex, ok := strings.CutPrefix(last, "0x"); ok {
+		return strings.Trim(hex, "0123456789abcdef") == ""
+	}
+	return strings.Trim(last, "0123456789") == ""
 }
 
 // Reasons why a destination is blocked.

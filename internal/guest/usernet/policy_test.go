@@ -157,3 +157,29 @@ func FuzzPolicy(f *testing.F) {
 		}
 	})
 }
+
+// A name that a libc reads as an address is none, whoever would resolve it: a proxy could be one that asks its libc.
+func TestNumericNames(t *testing.T) {
+	all, err := NewPolicy(Rules{Mode: ModeAll})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{
+		"2852039166", "127.1", "127.0.1", "0177.0.0.1", "0x7f.1", "0x7f000001", "0xA9.0xFE.0xA9.0xFE", "a.b.0x", "127.0.0.1", "127.0.0.1.", "2852039166.", "x.1",
+	} {
+		if got := canonical(name); got != "" {
+			t.Errorf("%s is the name %q", name, got)
+		}
+		if all.Name(name) == "" {
+			t.Errorf("%s is let through", name)
+		}
+		if _, err := NewPolicy(Rules{Mode: ModeList, Hosts: []string{name}}); err == nil {
+			t.Errorf("%s is taken for a host of an allowlist", name)
+		}
+	}
+	for _, name := range []string{"1.example.org", "0x7f.example.org", "a1", "1a", "x.0xg", "3com"} {
+		if canonical(name) != name {
+			t.Errorf("%s is no name", name)
+		}
+	}
+}

@@ -227,7 +227,7 @@ func (p *Provider) ImportSnapshot(ctx context.Context, r io.Reader, so sandbox.S
 	defer func() { err = errors.Join(err, held.Release()) }()
 	k := &kept{Chain: []layer{l}, Shift: p.host.shift()}
 	k.Name, k.Box, k.Image, k.Needs = so.Name, from.Box, from.Image, from.Needs
-	if k.Name == "" {
+	if k.Name == "" && sandbox.CheckName(from.Name) == nil { // a stranger's
 		k.Name = from.Name
 	}
 	if err := p.keepSnapshot(ctx, k, so.Passing); err != nil {
