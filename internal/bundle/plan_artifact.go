@@ -78,7 +78,7 @@ func (p *planner) environment(e *Entry, w *Write) {
 	}
 	if !named.Exists() {
 		w.Files = p.oneFile(e, "keep one of them")
-		if len(w.Files) == 0 {
+		if len(w.Files) == 0 && p.l[len(p.l)-1].Code == "files.one" {
 			p.l[len(p.l)-1].Fix = `put one here, or name a file artifact with file = "<name>"`
 		}
 		return
