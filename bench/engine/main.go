@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/guest/nethost"
 	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/docker"
@@ -33,6 +34,10 @@ import (
 
 func main() {
 	pid1.Dispatch()
+	nethost.Dispatch()
+	if addr := os.Getenv(clientVar); addr != "" {
+		os.Exit(client(addr))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
@@ -66,6 +71,8 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	starts := []series{
 		{name: "`local`", run: b.startLocal},
 		{name: "`docker` of this program", run: b.startDocker, engine: true},
+		{name: "`local`, allow_all", run: func(ctx context.Context) (time.Duration, error) { return start(ctx, b.local, sandbox.NetAllowAll) }, engine: true},
+		{name: "`docker` of this program, allow_all", run: func(ctx context.Context) (time.Duration, error) { return start(ctx, b.docker, sandbox.NetAllowAll) }, engine: true},
 		{name: "`docker run --network none`", run: func(ctx context.Context) (time.Duration, error) { return b.dockerRun(ctx, "none") }, engine: true},
 		{name: "`docker run`", run: func(ctx context.Context) (time.Duration, error) { return b.dockerRun(ctx, "bridge") }, engine: true},
 	}
@@ -79,8 +86,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) (err error) {
 	if err := errors.Join(measure(ctx, execs, *n, *engineN), end()); err != nil {
 		return err
 	}
-	table := fmt.Sprintf("%s, %d cores, %s; the engine is %s\n\n%s\n%s", runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), b.version,
-		render("start to the end of a first command", starts), render("a command in a sandbox that is there", execs))
+	ways, err := b.ways(ctx)
+	if err != nil {
+		return err
+	}
+	table := fmt.Sprintf("%s, %d cores, %s; the engine is %s\n\n%s\n%s\n%s", runtime.GOARCH, runtime.NumCPU(), time.Now().UTC().Format(time.DateOnly), b.version,
+		render("start to the end of a first command", starts), render("a command in a sandbox that is there", execs), ways)
 	if _, err := io.WriteString(stdout, table); err != nil {
 		return err
 	}
@@ -217,14 +228,18 @@ func busyboxContext() (io.Reader, error) {
 	return &b, w.Close()
 }
 
-func (b *bench) startLocal(ctx context.Context) (time.Duration, error) { return start(ctx, b.local) }
+func (b *bench) startLocal(ctx context.Context) (time.Duration, error) {
+	return start(ctx, b.local, sandbox.NetNone)
+}
 
-func (b *bench) startDocker(ctx context.Context) (time.Duration, error) { return start(ctx, b.docker) }
+func (b *bench) startDocker(ctx context.Context) (time.Duration, error) {
+	return start(ctx, b.docker, sandbox.NetNone)
+}
 
 // start makes a box, runs a command in it, and removes it outside of the time.
-func start(ctx context.Context, p sandbox.Provider) (took time.Duration, err error) {
+func start(ctx context.Context, p sandbox.Provider, network string) (took time.Duration, err error) {
 	begin := time.Now()
-	info, err := p.Create(ctx, sandbox.Spec{Tied: true})
+	info, err := p.Create(ctx, sandbox.Spec{Tied: true, Network: network})
 	if err != nil {
 		return 0, err
 	}
