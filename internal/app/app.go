@@ -17,6 +17,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/model/source"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/store/secrets"
 	"agentenv.internal/agentenv/internal/store/sqlite"
 )
@@ -39,6 +40,8 @@ type App struct {
 	envs        part[*deploy.Envs]
 	engine      part[*bundlerun.Engine]
 	models      part[*source.Models]
+
+	redact redact.Redactor // of everything that this process records or says of runs
 
 	mu      sync.Mutex
 	sources map[string]bundle.Source // of installed bundles that others name entities of, by id root

@@ -8,7 +8,6 @@ import (
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/diag"
-	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/data"
 	"agentenv.internal/agentenv/internal/step/verify"
@@ -38,7 +37,7 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},
-			Secrets: references{a}, Redact: &redact.Redactor{}, Settings: a.evalSettings, Program: Version,
+			Secrets: references{a}, Redact: &a.redact, Settings: a.evalSettings, Program: Version,
 		}, nil
 	})
 }

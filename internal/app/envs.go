@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 
+	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/envowner"
@@ -25,6 +26,9 @@ func (a *App) Deployments() (*envowner.Folder, error) {
 	return envowner.Open(filepath.Join(root, "envs")), nil
 }
 
+// runsDir is where files of runs under way are.
+func (a *App) runsDir() string { return filepath.Join(a.Config().StateRoot(), "runs") }
+
 // getEnvs is what deploys environments in this process.
 func (a *App) getEnvs(ctx context.Context) (*deploy.Envs, error) {
 	return a.envs.get(func() (*deploy.Envs, error) {
@@ -41,6 +45,7 @@ func (a *App) getEnvs(ctx context.Context) (*deploy.Envs, error) {
 			return nil, err
 		}
 		return deploy.NewEnvs(w.deploy, s, deploy.EnvOptions{
+			Records: bundlerun.Records{Store: s, Dir: a.runsDir()}, Redact: &a.redact,
 			Trees: treestore.Open(filepath.Join(a.Config().StateRoot(), "made"), treestore.Options{}), PythonIndex: set.PythonIndex,
 		}), nil
 	})

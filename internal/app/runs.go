@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"agentenv.internal/agentenv/internal/bundlerun"
@@ -96,6 +97,12 @@ func (a *App) forget(ctx context.Context, s *sqlite.Store, p *PrunedRuns) error 
 			p.Runs = append(p.Runs, r)
 		} else {
 			p.Kept++ // resumed meanwhile
+		}
+	}
+	records := bundlerun.Records{Dir: a.runsDir()}
+	for id := range gone { // logs of runs that were killed
+		if err := os.RemoveAll(records.Folder(id)); err != nil {
+			return err
 		}
 	}
 	orphans, objects, err := orphans(ctx, s, gone)

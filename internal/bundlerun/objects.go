@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/run"
 	"agentenv.internal/agentenv/internal/runlog"
@@ -55,13 +57,36 @@ const OutputType = "run_output"
 // OutputPrefix begins the ids of the documents that name the long pieces of a run's record: who deletes the run deletes them.
 func OutputPrefix(run string) string { return "run " + run + " " }
 
+// Records keeps in a store what environments leave of runs. Dir is where files of runs under way are.
+type Records struct {
+	Store store.Store
+	Dir   string
+}
+
+var _ deploy.Records = Records{}
+
+// Folder is a folder of a run's own. Nothing is made.
+func (r Records) Folder(run string) string {
+	return filepath.Join(r.Dir, ref.DigestOf([]byte(run)).Hex()[:20])
+}
+
+// Keep stores a piece of a run, named by a document of the run as other long pieces are.
+func (r Records) Keep(ctx context.Context, run string, in io.Reader) (deploy.Piece, error) {
+	kept, err := objects{r.Store}.keep(ctx, run, in)
+	return deploy.Piece{Digest: ref.Digest(kept.Digest), Size: kept.Size}, err
+}
+
 // Keep stores a piece. The same piece twice is stored once.
 func (o objects) Keep(ctx context.Context, run string, b []byte) (runlog.Object, error) {
+	return o.keep(ctx, run, bytes.NewReader(b))
+}
+
+func (o objects) keep(ctx context.Context, run string, in io.Reader) (runlog.Object, error) {
 	stage, err := o.store.Begin(ctx)
 	if err != nil {
 		return runlog.Object{}, err
 	}
-	d, n, err := stage.Put(bytes.NewReader(b))
+	d, n, err := stage.Put(in)
 	if err != nil {
 		return runlog.Object{}, errors.Join(err, stage.Discard())
 	}

@@ -289,22 +289,31 @@ const (
 	exportLimit = 10 * time.Minute
 )
 
-// Snapshot stores the data of every environment as the next version of a universe. limit bounds each export, 0 is ten minutes. Nothing is stored when
-// one fails: the error is ErrExport then.
-func (v *Env) Snapshot(ctx context.Context, s store.Store, id string, limit time.Duration) (envstore.Pin, error) {
+// Snapshot says what is kept of an environment.
+type Snapshot struct {
+	ID    string        // of the universe
+	Limit time.Duration // of each export; 0 is ten minutes
+	// Calls and Changes are kept beside the data, as metadata, where they can be. Missed is told why one can't, once; it may be nil.
+	Calls, Changes bool
+	Missed         func(what string, err error)
+}
+
+// Snapshot stores the data of every environment as the next version of a universe. Nothing is stored when one can't be exported: the error is ErrExport then.
+func (v *Env) Snapshot(ctx context.Context, s store.Store, o Snapshot) (envstore.Pin, error) {
 	names := v.Names()
 	if err := envstore.CheckSnapshotNames(names); err != nil {
 		return envstore.Pin{}, fmt.Errorf("%w: %w", ErrExport, err)
 	}
+	limit := o.Limit
 	if limit <= 0 {
 		limit = exportLimit
 	}
-	return envstore.PutSnapshot(ctx, s, id, func(ctx context.Context, put func(envstore.Piece) error) error {
-		g, ctx := errgroup.WithContext(ctx)
+	return envstore.PutSnapshot(ctx, s, o.ID, func(ctx context.Context, put func(envstore.Piece) error) error {
+		g, gctx := errgroup.WithContext(ctx)
 		g.SetLimit(exportsAtOnce)
 		for _, name := range names {
 			g.Go(func() error {
-				ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the server took more than %s", limit))
+				ctx, cancel := context.WithTimeoutCause(gctx, limit, fmt.Errorf("the server took more than %s", limit))
 				defer cancel()
 				x, err := v.Get(ctx, name)
 				if err != nil {
@@ -314,6 +323,9 @@ func (v *Env) Snapshot(ctx context.Context, s store.Store, id string, limit time
 				return put(envstore.Piece{Folder: name, File: x.File, Reader: x})
 			})
 		}
-		return g.Wait()
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		return v.putLogs(ctx, o, put)
 	})
 }

@@ -45,6 +45,8 @@ func (r *Refused) Is(err error) bool { return err == sandbox.ErrUnsupported }
 type Observer interface {
 	BoxCreated(step, name string, b sandbox.Info)
 	BoxRemoved(step, name string, b sandbox.Info, err error)
+	// EnvKept tells that a piece of an environment's work is in Records.
+	EnvKept(step string, p Piece)
 }
 
 // Policy is what holds for every sandbox of a run.

@@ -65,6 +65,8 @@ func (s *seen) BoxRemoved(_, name string, b sandbox.Info, err error) {
 	s.add(fmt.Sprintf("removed %s %v", name, err))
 }
 
+func (s *seen) EnvKept(step string, p Piece) { s.add("kept " + p.What + " of " + step) }
+
 func (s *seen) add(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -90,6 +90,7 @@ type Env struct {
 	// Servers are in the order of the environment's parts.
 	Servers []*Server
 	Mode    string // "performance" or "consistent"
+	calls   string // path of the log of calls that goes into the run's record; "" for none
 }
 
 // Server is one server of a running environment.
@@ -176,7 +177,7 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 		})
 	}
 	// Undone before the boxes, which were entered before.
-	if err := e.boxes.Defer(r.Run, r.Step, "environment "+diag.Repr(out.ID), func(context.Context) error { return e.close(out) }); err != nil {
+	if err := e.boxes.Defer(r.Run, r.Step, "environment "+diag.Repr(out.ID), func(ctx context.Context) error { return e.close(ctx, out) }); err != nil {
 		return nil, err
 	}
 	e.mu.Lock()
@@ -219,7 +220,7 @@ func label(p envstore.Part) string {
 
 // discard takes down what a deployment that failed had made.
 func (e *Envs) discard(ctx context.Context, v *Env) {
-	if err := e.close(v); err != nil {
+	if err := e.close(ctx, v); err != nil {
 		e.log.Debug("close the gateway", "env", v.ID, "error", err)
 	}
 	ctx = context.WithoutCancel(ctx)
@@ -230,8 +231,8 @@ func (e *Envs) discard(ctx context.Context, v *Env) {
 	}
 }
 
-// close ends the gateway and the servers' programs. The boxes are left to the run's account.
-func (e *Envs) close(v *Env) error {
+// close ends the gateway and the servers' programs, and keeps the log of calls. The boxes are left to the run's account.
+func (e *Envs) close(ctx context.Context, v *Env) error {
 	e.mu.Lock()
 	e.runs[v.Run] = slices.DeleteFunc(e.runs[v.Run], func(o *Env) bool { return o == v })
 	if len(e.runs[v.Run]) == 0 {
@@ -252,7 +253,7 @@ func (e *Envs) close(v *Env) error {
 		}
 	}
 	wg.Wait()
-	return err
+	return errors.Join(err, e.keepCalls(ctx, v))
 }
 
 // Env is a deployed environment of a run. step chooses between several; "" is any when there is one.
@@ -296,7 +297,7 @@ func (e *Envs) Remove(ctx context.Context, run, id, step string) ([]string, erro
 	if err != nil {
 		return nil, err
 	}
-	errs := []error{e.close(v)}
+	errs := []error{e.close(ctx, v)}
 	var ids []string
 	for _, s := range v.Servers {
 		id, err := e.boxes.Remove(ctx, run, s.boxName)

@@ -19,6 +19,7 @@ import (
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
@@ -35,6 +36,10 @@ const localProvider = "local"
 type EnvOptions struct {
 	// Trees keeps what is made for environments, builds and Python packages; nil: nothing can be made.
 	Trees *treestore.Store
+	// Records keeps what environments of runs leave; nil: nothing is kept, and no result is too large.
+	Records Records
+	// Redact takes secrets out of what is kept; nil knows none.
+	Redact *redact.Redactor
 	// PythonIndex is the URL of the index that packages come from; "" is DefaultPythonIndex.
 	PythonIndex string
 }
@@ -324,7 +329,8 @@ func (s *Server) transport() *http.Transport {
 
 // front makes the gateway in front of the servers. It outlives ctx: closing the environment ends it.
 func (e *Envs) front(ctx context.Context, r EnvRequest, v *Env) (*front.Gateway, error) {
-	o := front.Options{Name: v.Title, Consistent: r.Consistent, Log: e.log, CallLog: r.CallLog, StateFile: r.StateFile}
+	o := front.Options{Name: v.Title, Consistent: r.Consistent, Log: e.log, CallLog: e.callLog(r), StateFile: r.StateFile}
+	e.record(r, v, &o)
 	for _, s := range v.Servers {
 		if !s.backend() {
 			continue

@@ -84,25 +84,24 @@ func wordsServer() *env.Env {
 	env.AddTool(e, name+"vars", "The variables of the server.", func(context.Context, none) (string, error) {
 		return fmt.Sprint(strings.Join(os.Environ(), "\n"), "\nuid=", os.Getuid()), nil
 	})
-	type size struct{ Bytes int }
+	type size struct {
+		Bytes int `json:"bytes"`
+	}
 	env.AddTool(e, name+"big", "A long text.", func(_ context.Context, in size) (string, error) {
 		return "begin" + strings.Repeat("x", in.Bytes) + "end", nil
 	})
-	type request struct{ URL, Role, Body string }
-	env.AddTool(e, name+"fetch", "What a URL answers from inside.", fetchInside[request])
+	env.AddTool(e, name+"fetch", "What a URL answers from inside.", fetchInside)
 	return e
 }
 
-// fetchInside asks for a URL as a server in a box can, claiming a role.
-func fetchInside[R any](ctx context.Context, in R) (string, error) {
-	b, err := json.Marshal(in)
-	if err != nil {
-		return "", err
-	}
-	var r struct{ URL, Role, Body string }
-	if err := json.Unmarshal(b, &r); err != nil {
-		return "", err
-	}
+// asking is what a server sends to a URL, claiming a role.
+type asking struct {
+	URL  string `json:"url"`
+	Role string `json:"role"`
+	Body string `json:"body"`
+}
+
+func fetchInside(ctx context.Context, r asking) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	verb := http.MethodGet

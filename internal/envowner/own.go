@@ -207,7 +207,7 @@ func (w *Owner) control(v *deploy.Env, started Started) http.Handler {
 		return struct{}{}, v.Reset(ctx, r.Names...)
 	}))
 	mux.HandleFunc("POST /snapshot", handle(func(ctx context.Context, r snapshotRequest) (envstore.Pin, error) {
-		return v.Snapshot(ctx, w.Store, r.ID, 0)
+		return v.Snapshot(ctx, w.Store, deploy.Snapshot{ID: r.ID})
 	}))
 	mux.HandleFunc("POST /call", handle(func(ctx context.Context, r callRequest) (json.RawMessage, error) {
 		if r.Arguments == nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -268,6 +269,11 @@ func (r *recorder) BoxRemoved(step, name string, b sandbox.Info, err error) {
 		box.Blocked = append(box.Blocked, entry)
 	}
 	r.later(event(runlog.BoxRemoved, step, 0, box))
+}
+
+// EnvKept records where a piece of an environment's work is kept.
+func (r *recorder) EnvKept(step string, p deploy.Piece) {
+	r.later(event(runlog.EnvKept, step, 0, runlog.Kept{What: p.What, Env: p.Env, Instance: p.Instance, Object: runlog.Object{Digest: string(p.Digest), Size: p.Size}}))
 }
 
 // weakest is the weakest isolation level among the sandboxes seen.

@@ -103,6 +103,14 @@ type Box struct {
 	Blocked   []guest.Blocked `json:"blocked,omitempty"` // of one that is removed: what its network policy kept it from, the first hundred
 }
 
+// Kept is the data of EnvKept: a piece of an environment's work that lies in the store, as the log of its calls does.
+type Kept struct {
+	What     string `json:"what"` // "calls": a JSON object a line; "result": of one call
+	Env      string `json:"env_id"`
+	Instance string `json:"instance_id"`
+	Object
+}
+
 // Record is what a run's events fold to.
 type Record struct {
 	Summary

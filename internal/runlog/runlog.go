@@ -54,6 +54,7 @@ const (
 	StepEnded   = "step.ended"   // StepEnd
 	BoxCreated  = "box.created"  // Box
 	BoxRemoved  = "box.removed"  // Box
+	EnvKept     = "env.kept"     // Kept
 	StepsReset  = "steps.reset"  // Reset
 	StepCost    = "step.cost"    // Cost
 	StepDecided = "step.decided" // what a person decided, as asked: Request.Data

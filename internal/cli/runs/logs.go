@@ -199,6 +199,14 @@ func what(e runlog.Event) string {
 			}
 			return joinNonEmpty(what, d.Error)
 		}
+	case runlog.EnvKept:
+		if d := (runlog.Kept{}); decode(&d) {
+			what := "a large result"
+			if d.What == "calls" {
+				what = "the log of calls"
+			}
+			return fmt.Sprintf("%s of environment %s is kept: %s, %s", what, d.Env, verb.Count(int(d.Size), "byte"), d.Digest)
+		}
 	}
 	return e.Kind + " " + string(e.Data) // an event of a newer program
 }

@@ -321,6 +321,27 @@ func (g *Gateway) ready(ctx context.Context, b *backing) error {
 	}
 }
 
+// Calls reads the log of calls as it is now; the caller closes it. It is nil when no log is kept.
+func (g *Gateway) Calls() (io.ReadCloser, error) {
+	r, _, err := g.calls.Reader()
+	return r, err
+}
+
+// Changes are the rows of the log of changes after an id, at most so many, each with who may have made it; ErrNoChanges where none is kept.
+func (g *Gateway) Changes(ctx context.Context, after int64, limit int) ([]json.RawMessage, error) {
+	if g.o.Changes == nil {
+		return nil, ErrNoChanges
+	}
+	rows, err := g.o.Changes.After(ctx, after, limit)
+	if err != nil {
+		return nil, err
+	}
+	return g.windows.attribute(rows), nil
+}
+
+// ErrNoChanges: no database keeps a log of changes.
+var ErrNoChanges = errors.New("the environment keeps no log of changes")
+
 // SetAccess writes a rule, as access.Rules.Set does.
 func (g *Gateway) SetAccess(role string, names []string, allow bool) {
 	g.rules.Set(role, names, allow)

@@ -137,9 +137,8 @@ func TestSnapshotEnvThatFails(t *testing.T) {
 	if after := artifacts(t, r); !slices.Equal(after, before) {
 		t.Errorf("stored %v, before %v", after, before)
 	}
-	p := e.Preflight(t.Context(), r.Doc(`{"id": "k", "type": "snapshot_env", "gateway_url": "http://x", "include_env_changes": true}`), step.Plan{})
-	if got := steptest.Texts(p); got != "gateway_url: only environments that the task deploys itself can be kept; name the environment in env_id\n"+
-		"include_env_changes: a snapshot holds data alone in this version of agent-env; leave it out" {
+	p := e.Preflight(t.Context(), r.Doc(`{"id": "k", "type": "snapshot_env", "gateway_url": "http://x"}`), step.Plan{})
+	if got := steptest.Texts(p); got != "gateway_url: only environments that the task deploys itself can be kept; name the environment in env_id" {
 		t.Error(got)
 	}
 }

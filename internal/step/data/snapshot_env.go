@@ -27,6 +27,15 @@ type snapshot struct {
 	Original     string   `json:"original_universe_artifact_id,omitempty"`
 }
 
+// keptLog is what metadata/env_trajectory and metadata/env_changes hold: the universe whose metadata of that name is the log.
+type keptLog struct {
+	ID      string `json:"id"`
+	Version int    `json:"version"`
+	Env     string `json:"env_id"`
+	EnvStep string `json:"env_step_id"`
+	Step    string `json:"step_id"`
+}
+
 // SnapshotEnv stores the data of a deployed environment as a new version of a universe.
 type SnapshotEnv struct {
 	store store.Store
@@ -49,11 +58,6 @@ func (e *SnapshotEnv) Preflight(_ context.Context, d doc.Node, _ step.Plan) diag
 			refuse(f, "only environments that the task deploys itself can be kept", "name the environment in env_id")
 		}
 	}
-	for _, f := range []string{"include_env_trajectory", "include_env_changes"} {
-		if v, _ := d.Get(f).Bool(); v {
-			refuse(f, "a snapshot holds data alone in this version of agent-env", "leave it out")
-		}
-	}
 	return l
 }
 
@@ -68,7 +72,15 @@ func (e *SnapshotEnv) Run(ctx context.Context, c *step.Call) error {
 		id = c.Run + "-" + path.Base(v.ID)
 	}
 	limit, _ := c.Doc.Get("export_timeout_seconds").Float()
-	pin, err := v.Snapshot(ctx, e.store, id, time.Duration(limit*float64(time.Second)))
+	o := deploy.Snapshot{ID: id, Limit: time.Duration(limit * float64(time.Second))}
+	o.Calls, _ = c.Doc.Get("include_env_trajectory").Bool()
+	o.Changes, _ = c.Doc.Get("include_env_changes").Bool()
+	missed := map[string]bool{deploy.KeptCalls: !o.Calls, deploy.KeptChanges: !o.Changes}
+	o.Missed = func(what string, err error) {
+		missed[what] = true
+		c.Log.Warn("left out of the snapshot", "what", what, "env", v.ID, "error", err)
+	}
+	pin, err := v.Snapshot(ctx, e.store, o)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -77,6 +89,14 @@ func (e *SnapshotEnv) Run(ctx context.Context, c *step.Call) error {
 		return &step.Error{Type: "SnapshotError", Err: err}
 	default:
 		return step.Infra(&step.Error{Type: "StoreError", Err: fmt.Errorf("store the snapshot: %w", err)})
+	}
+	for _, key := range []string{deploy.KeptCalls, deploy.KeptChanges} {
+		if missed[key] {
+			continue
+		}
+		if err := c.Out.Set("metadata/"+key, keptLog{pin.ID, pin.Version, v.ID, v.Step, c.Step}); err != nil {
+			return err
+		}
 	}
 	c.Log.Info("snapshot stored", "artifact", pin.ID, "version", pin.Version, "env", v.ID)
 	return c.Out.Set(step.Child(SnapshotsPath, c.Step), snapshot{
