@@ -30,6 +30,7 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.D
 		"reset_env":                             world.NewResetEnv(e),
 		"review":                                control.NewReview(),
 		"rubrics_verifier":                      verify.NewRubricsVerifier(judges),
+		"run_container_unit_tests_verifier":     verify.NewUnitTestsVerifier(d),
 		"run_code":                              act.NewRunCode(s, d),
 		"snapshot_env":                          data.NewSnapshotEnv(s, e),
 		"teardown_sandboxes":                    world.NewTeardownSandboxes(d, e),

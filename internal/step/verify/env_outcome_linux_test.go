@@ -16,12 +16,9 @@ import (
 	"agentenv.internal/agentenv/internal/step/steptest"
 )
 
-// words is a bench on real sandboxes with a deployed environment that has loaded three words.
-func words(t *testing.T) *steptest.Rig {
+// realBoxes is a bench on real sandboxes.
+func realBoxes(t *testing.T) *steptest.Rig {
 	t.Helper()
-	if _, err := exec.LookPath("/usr/bin/python3"); err != nil {
-		t.Skip("no python3 here")
-	}
 	state := t.TempDir()
 	shared := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid()))
 	if err := errors.Join(os.MkdirAll(shared, 0o700), os.Symlink(shared, filepath.Join(state, "trees"))); err != nil {
@@ -34,7 +31,16 @@ func words(t *testing.T) *steptest.Rig {
 	if err := p.Check(t.Context(), sandbox.Spec{}); err != nil {
 		t.Skip(err)
 	}
-	r := steptest.With(t, p)
+	return steptest.With(t, p)
+}
+
+// words is a bench on real sandboxes with a deployed environment that has loaded three words.
+func words(t *testing.T) *steptest.Rig {
+	t.Helper()
+	if _, err := exec.LookPath("/usr/bin/python3"); err != nil {
+		t.Skip("no python3 here")
+	}
+	r := realBoxes(t)
 	server, err := os.ReadFile("testdata/server.py")
 	if err != nil {
 		t.Fatal(err)
