@@ -96,6 +96,9 @@ type Prompt struct {
 	Text         string
 	Files        []Attachment // put into the box, and named after the text
 	Settings     Settings
+	// Heard is given the Reply's Events one by one, each when nothing more will be heard of it, so that a record is there when the agent or this
+	// process is killed. Its error ends the turn. nil: nobody listens.
+	Heard func(trajectory.Event) error
 }
 
 // Attachment is a file that the user shows.
@@ -128,13 +131,25 @@ func (a *Agent) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	if err != nil {
 		return out, err
 	}
-	if sys := join(s.SystemPrompt, s.AppendSystemPrompt); sys != "" && k.session == "" {
+	sys := s.SystemPrompt
+	if a.p.Takes(FieldAppend) {
+		sys = join(sys, s.AppendSystemPrompt)
+	}
+	if sys != "" && k.session == "" {
 		out.Events = append(out.Events, trajectory.Event{At: time.Now(), Kind: trajectory.Said, Source: trajectory.System, Text: sys})
 	}
 	out.Events = append(out.Events, trajectory.Event{At: time.Now(), Kind: trajectory.Said, Source: trajectory.User, Text: text})
 	ctx, cancel := context.WithTimeoutCause(ctx, cmp.Or(s.Timeout, a.p.Timeout), errTimeout)
 	defer cancel()
-	err = a.turn(ctx, k, s, text, &out)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	tell := &teller{heard: p.Heard, stop: stop}
+	tell.upTo(out.Events, len(out.Events))
+	err = a.turn(ctx, k, s, text, &out, tell)
+	tell.upTo(out.Events, len(out.Events))
+	if tell.err != nil {
+		return out, tell.err
+	}
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), errTimeout) && (err != nil || out.Fault != nil) {
 		err = nil
 		out.Fault = &Fault{Type: AgentError, Code: CodeTimeout, Message: fmt.Sprintf("the turn took more than %s", cmp.Or(s.Timeout, a.p.Timeout))}
@@ -144,8 +159,34 @@ func (a *Agent) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 
 var errTimeout = errors.New("the turn took too long")
 
+// teller tells of events once.
+type teller struct {
+	heard func(trajectory.Event) error
+	stop  context.CancelCauseFunc
+	told  int
+	err   error
+}
+
+func (t *teller) upTo(events []trajectory.Event, n int) {
+	for ; t.heard != nil && t.err == nil && t.told < n; t.told++ {
+		if t.err = t.heard(events[t.told]); t.err != nil {
+			t.stop(t.err)
+		}
+	}
+}
+
+// settled is the number of events of which nothing more will be heard while a command runs: those before the model's last message.
+func settled(events []trajectory.Event) int {
+	for i := len(events) - 1; i >= 0; i-- {
+		if events[i].Kind == trajectory.Answered {
+			return i
+		}
+	}
+	return 0
+}
+
 // turn runs the command until there is a reply, or a fault that stays.
-func (a *Agent) turn(ctx context.Context, k *talk, s Settings, text string, out *Reply) error {
+func (a *Agent) turn(ctx context.Context, k *talk, s Settings, text string, out *Reply, tell *teller) error {
 	if f, err := a.reachable(ctx); f != nil || err != nil {
 		out.Fault, out.Native = f, json.RawMessage("[]")
 		return err
@@ -162,7 +203,12 @@ func (a *Agent) turn(ctx context.Context, k *talk, s Settings, text string, out 
 	}()
 	for {
 		out.Tries++
-		h, err := a.run(ctx, k, s, text, &kept)
+		before := slices.Clip(out.Events)
+		h, err := a.run(ctx, k, s, text, &kept, func(events []trajectory.Event) {
+			if n := len(before) + settled(events); n > tell.told {
+				tell.upTo(append(before, events...), n)
+			}
+		})
 		if h != nil {
 			a.learn(k, h, &spent)
 			out.Events = append(out.Events, h.events...)
@@ -268,7 +314,7 @@ func (a *Agent) reachable(ctx context.Context) (*Fault, error) {
 }
 
 // run runs the command once.
-func (a *Agent) run(ctx context.Context, k *talk, s Settings, text string, kept *native) (*heard, error) {
+func (a *Agent) run(ctx context.Context, k *talk, s Settings, text string, kept *native, after func([]trajectory.Event)) (*heard, error) {
 	t := &turn{
 		Settings: s, model: a.p.modelName(s.Model), prompt: text, session: k.session, servers: a.servers, skills: a.skills,
 		state: a.o.State, work: a.o.Work, api: a.o.Model, command: a.o.Command, node: cmp.Or(a.o.Runtime, a.p.Runtime.Name),
@@ -290,6 +336,7 @@ func (a *Agent) run(ctx context.Context, k *talk, s Settings, text string, kept 
 				errs.add(p)
 			} else {
 				l.add(p)
+				after(l.reader.sofar())
 			}
 		},
 	})

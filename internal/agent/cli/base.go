@@ -21,6 +21,8 @@ type base struct {
 
 func newBase() base { return base{now: time.Now} }
 
+func (b *base) sofar() []trajectory.Event { return b.events }
+
 func (b *base) end(out *heard) { *out = b.heard }
 
 // at is a time as the command wrote it, or now.

@@ -60,7 +60,7 @@ func (claudeAdapter) prepare(t *turn) (run, error) {
 		}
 	}
 	add("--resume", t.session)
-	add("--append-system-prompt", join(t.SystemPrompt, t.AppendSystemPrompt))
+	add("--append-system-prompt", t.SystemPrompt)
 	add("--effort", t.Effort)
 	add("--json-schema", string(t.OutputFormat))
 	if t.MaxTurns > 0 {

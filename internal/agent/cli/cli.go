@@ -210,6 +210,8 @@ type adapter interface {
 type reader interface {
 	// read takes one event. keep tells whether it belongs to the record: commands repeat themselves.
 	read(raw json.RawMessage) (keep bool)
+	// sofar is what has happened.
+	sofar() []trajectory.Event
 	// end completes what the events said.
 	end(out *heard)
 }

@@ -46,7 +46,7 @@ func (codexAdapter) prepare(t *turn) (run, error) {
 	if t.Effort != "" {
 		line("model_reasoning_effort = %s", toml(t.Effort))
 	}
-	if s := join(t.SystemPrompt, t.AppendSystemPrompt); s != "" {
+	if s := t.SystemPrompt; s != "" {
 		line("developer_instructions = %s", toml(s))
 	}
 	line("[analytics]\nenabled = false")

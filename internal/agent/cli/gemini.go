@@ -51,7 +51,7 @@ func (geminiAdapter) prepare(t *turn) (run, error) {
 		r.argv = append(r.argv, "--resume", t.session)
 	}
 	r.files = append(skillFiles(home+"/skills", t.skills), file(home+"/settings.json", jsonOf(settings)))
-	if s := join(t.SystemPrompt, t.AppendSystemPrompt); s != "" {
+	if s := t.SystemPrompt; s != "" {
 		r.files = append(r.files, file(home+"/GEMINI.md", []byte(s)))
 	}
 	return r, nil

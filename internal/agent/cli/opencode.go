@@ -64,7 +64,7 @@ func (opencodeAdapter) prepare(t *turn) (run, error) {
 		r.argv = append(r.argv, "--session", t.session)
 	}
 	r.files = skillFiles(home+"/skill", t.skills)
-	if s := join(t.SystemPrompt, t.AppendSystemPrompt); s != "" {
+	if s := t.SystemPrompt; s != "" {
 		r.files = append(r.files, file(rules, []byte(s)))
 		config["instructions"] = []string{t.state + "/" + rules}
 	}
