@@ -81,10 +81,14 @@ type firing struct {
 func (g *triggers) emit(f firing) {
 	g.seq++
 	f.Seq, f.Time = g.seq, stamp()
-	if g.log = append(g.log, f); len(g.log) > maxTriggerLog {
-		g.log = append([]firing(nil), g.log[1:]...)
+	if len(g.log) >= 2*maxTriggerLog { // not at each row, which would copy them all each time
+		g.log = append([]firing(nil), g.rows()...)
 	}
+	g.log = append(g.log, f)
 }
+
+// rows are the newest of the log.
+func (g *triggers) rows() []firing { return g.log[max(0, len(g.log)-maxTriggerLog):] }
 
 func (g *triggers) find(id string) *trigger {
 	for _, t := range g.rules {
@@ -137,7 +141,7 @@ func (g *triggers) state(context.Context, []byte) (any, error) {
 	for _, t := range g.rules {
 		out = append(out, shown{t.id, t.when.Type, t.once})
 	}
-	return map[string]any{"triggers": out, "firing_log": append([]firing{}, g.log...)}, nil
+	return map[string]any{"triggers": out, "firing_log": append([]firing{}, g.rows()...)}, nil
 }
 
 // decideRequest is what rules are asked about.
