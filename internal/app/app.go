@@ -38,6 +38,7 @@ type App struct {
 	store       part[*sqlite.Store]
 	world       part[sandboxes]
 	envs        part[*deploy.Envs]
+	agents      part[*deploy.Agents]
 	engine      part[*bundlerun.Engine]
 	models      part[*source.Models]
 

@@ -32,8 +32,12 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 		if err != nil {
 			return nil, err
 		}
+		agents, err := a.getAgents(ctx)
+		if err != nil {
+			return nil, err
+		}
 		return &bundlerun.Engine{
-			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy, envs, data.NewDownloads(a.Config().PrivateDownloads()), verify.RubricsOptions{Store: s, Models: models, Panel: a.panel}), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
+			Bundle: a.bundleOptions(), Executors: executors(s, w.deploy, envs, agents, data.NewDownloads(a.Config().PrivateDownloads()), verify.RubricsOptions{Store: s, Models: models, Panel: a.panel}), Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},

@@ -14,7 +14,7 @@ import (
 )
 
 // executors are what does the work of each step type. A type that has none here is refused before anything runs.
-func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.Downloads, judges verify.RubricsOptions) *catalog.Set[step.Executor] {
+func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.Agents, web *data.Downloads, judges verify.RubricsOptions) *catalog.Set[step.Executor] {
 	set := catalog.New[step.Executor]("executor")
 	for name, x := range map[string]step.Executor{
 		"aggregate_verifiers":                   verify.NewAggregateVerifiers(),
@@ -33,7 +33,7 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.D
 		"run_container_unit_tests_verifier":     verify.NewUnitTestsVerifier(d),
 		"run_code":                              act.NewRunCode(s, d),
 		"snapshot_env":                          data.NewSnapshotEnv(s, e),
-		"teardown_sandboxes":                    world.NewTeardownSandboxes(d, e),
+		"teardown_sandboxes":                    world.NewTeardownSandboxes(d, e, a),
 		"validation_gate_aggregator":            validate.NewValidationGateAggregator(),
 		"combine_universe_verdicts":             validate.NewCombineUniverseVerdicts(),
 		"verify_env_card":                       validate.NewVerifyEnvCard(e),
@@ -44,6 +44,9 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, web *data.D
 		"verify_universe_load_export_roundtrip": validate.NewVerifyUniverseRoundTrip(s, e),
 		"verify_sandbox":                        verify.NewVerifySandbox(d),
 	} {
+		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
+	}
+	for name, x := range agentExecutors(s, a) {
 		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
 	}
 	return set

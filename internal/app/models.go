@@ -63,6 +63,7 @@ func (a *App) modelSettings(ctx context.Context) (source.Settings, error) {
 	if err != nil {
 		return source.Settings{}, err
 	}
+	a.redact.Add(c.APIKey)
 	params := map[string]json.RawMessage{}
 	for name, v := range c.Params.Members() {
 		params[name] = doc.JSON(v)

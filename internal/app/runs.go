@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/store"
@@ -89,6 +90,9 @@ func (a *App) forget(ctx context.Context, s *sqlite.Store, p *PrunedRuns) error 
 	gone := make(map[string]bool, len(deleted))
 	for _, id := range deleted {
 		gone[id] = true
+		if err := os.RemoveAll(deploy.RecordsOf(a.trajectories(), id)); err != nil {
+			return err
+		}
 	}
 	all := p.Runs
 	p.Runs = nil

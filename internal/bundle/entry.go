@@ -99,10 +99,11 @@ type Reference struct {
 	Entry   *Entry  // in this bundle; nil for the store's
 	Output  *output // of a step; nil for everything else
 
-	node   doc.Node // the name as authored
-	prefix string   // what stands before the name there
-	alias  string   // the id that an installed bundle gives this name, unless the store has an entity of that name
-	pulled *Entry   // that alias means, where an installed bundle has it
+	node    doc.Node // the name as authored
+	builtin bool     // it comes with the program
+	prefix  string   // what stands before the name there
+	alias   string   // the id that an installed bundle gives this name, unless the store has an entity of that name
+	pulled  *Entry   // that alias means, where an installed bundle has it
 }
 
 // Store is the collection that the entry is stored in.

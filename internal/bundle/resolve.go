@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/agent"
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
@@ -128,6 +129,13 @@ func (r *resolver) target(x *Reference, text string, version doc.Node) bool {
 			return fault("ref.pin", "%s is defined in this bundle, so it has no fixed version; drop the pin", diag.Repr(text))
 		case x.Type != "" && own.Type != x.Type:
 			return fault("ref.type", "%s is this bundle's %s, but this field takes %s", diag.Repr(text), diag.Clean(own.Type), x.Type)
+		}
+		return true
+	}
+	if id, ok := agent.BuiltinID(text); ok && x.Kind == ref.Agent {
+		x.ID, x.builtin = id, true
+		if version.Exists() && !version.IsNull() {
+			return fault("ref.pin", "%s comes with the program, so it has no versions; drop the pin", diag.Repr(text))
 		}
 		return true
 	}

@@ -99,7 +99,7 @@ func (x *steps) input(i int, f task.FoundRef) {
 	if !x.target(target, f.Name, f.Version) {
 		return
 	}
-	if target.Entry == nil && target.Version == 0 {
+	if target.Entry == nil && target.Version == 0 && !target.builtin {
 		target.alias = x.b.options.Aliases[f.Kind][target.ID]
 		var why string
 		if _, target.pulled, why = x.pull(f.Kind, target.alias); why != "" {

@@ -61,7 +61,7 @@ func (p *planner) storeRefs(ctx context.Context, e *Entry) error {
 		return err
 	}
 	for _, x := range e.Refs {
-		if x.Entry != nil || x.Output != nil {
+		if x.Entry != nil || x.Output != nil || x.builtin {
 			continue
 		}
 		fault := func(code, format string, args ...any) {

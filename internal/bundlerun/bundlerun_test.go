@@ -71,7 +71,7 @@ func newRig(t *testing.T, o fake.Options) *rig {
 	d := deploy.New(boxes, []string{"local"}, log)
 	execs := catalog.New[step.Executor]("executor")
 	for name, e := range map[string]step.Executor{
-		"deploy_sandbox": world.NewDeploySandbox(d), "teardown_sandboxes": world.NewTeardownSandboxes(d, nil),
+		"deploy_sandbox": world.NewDeploySandbox(d), "teardown_sandboxes": world.NewTeardownSandboxes(d, nil, nil),
 		"load_artifact": data.NewLoadArtifact(r.store, d, nil, data.NewDownloads(false)), "verify_sandbox": verify.NewVerifySandbox(d),
 		"aggregate_verifiers": verify.NewAggregateVerifiers(),
 	} {

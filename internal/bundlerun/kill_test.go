@@ -54,7 +54,7 @@ func (p *place) process(n int) *Engine {
 	d := deploy.New(boxes, []string{"local"}, log)
 	execs := catalog.New[step.Executor]("executor")
 	execs.Add("deploy_sandbox", builtin, world.NewDeploySandbox(d))
-	execs.Add("teardown_sandboxes", builtin, world.NewTeardownSandboxes(d, nil))
+	execs.Add("teardown_sandboxes", builtin, world.NewTeardownSandboxes(d, nil, nil))
 	execs.Add("verify_sandbox", builtin, acting{d})
 	execs.Add("aggregate_verifiers", builtin, acting{})
 	for name, e := range p.execs {

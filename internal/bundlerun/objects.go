@@ -21,6 +21,9 @@ type objects struct{ store store.Store }
 
 var _ run.Objects = objects{}
 
+// NewObjects keeps long pieces of runs' records in a store.
+func NewObjects(s store.Store) run.Objects { return objects{s} }
+
 // Output is a long piece of a run's record, as LogLine.Object and Record name it.
 func (e *Engine) Output(ctx context.Context, o runlog.Object) ([]byte, error) {
 	return objects{e.Store}.Read(ctx, o)

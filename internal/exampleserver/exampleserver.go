@@ -11,13 +11,15 @@ import (
 )
 
 // Names are the servers there are, sorted.
-func Names() []string { return []string{"echo-mcp", "mail-mcp"} }
+func Names() []string { return []string{"echo-mcp", "inbox-mcp", "mail-mcp"} }
 
 // New makes a server; nil when there is none of that name. lookup is where it reads MCP_HOST, MCP_PORT and ENVIRONMENT_NAME.
 func New(name string, lookup func(string) (string, bool)) *env.Env {
 	switch name {
 	case "echo-mcp":
 		return newEcho(env.WithLookup(lookup))
+	case "inbox-mcp":
+		return newInbox(env.WithLookup(lookup))
 	case "mail-mcp":
 		return newMail(env.WithLookup(lookup))
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/agent"
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/diag"
@@ -195,6 +196,9 @@ func (e *exportedTask) step(ctx context.Context, i int) (doc.Node, error) {
 			continue
 		}
 		fixed[r.Field] = true
+		if _, builtin := agent.BuiltinID(r.Name); builtin && r.Kind == ref.Agent {
+			continue
+		}
 		version := beside(r.Field, r.Ref.Version)
 		at := key{kind: r.Kind, id: ref.NFC(r.Name)}
 		if name, ok := e.outputs[at]; ok {

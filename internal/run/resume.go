@@ -239,6 +239,11 @@ func (d *decider) worlds() {
 				continue
 			}
 			names, all := d.r.uses(&d.t.Steps[i])
+			if g := d.agent(i); g >= 0 {
+				d.again(g, fmt.Sprintf("its agent went with the process before, and step '%s' needs it", d.t.Steps[i].ID),
+					fmt.Sprintf("it depends on step '%s', whose agent is gone", d.t.Steps[g].ID))
+				more = true
+			}
 			for _, b := range d.boxes {
 				g, ok := maker[b.Step]
 				if !ok || g == i || d.alive[b.ID] || d.p.past[g].again != "" || !d.p.past[g].settled() ||
@@ -253,13 +258,45 @@ func (d *decider) worlds() {
 	}
 }
 
+// agent is a step that has to deploy again the agent that step i needs, since agents go with the process that deployed them; -1 for none.
+func (d *decider) agent(i int) int {
+	name := d.t.Steps[i].Doc.Get("agent_name").Text()
+	if name == "" && d.t.Steps[i].Type == "prompt_agent" {
+		name = step.DefaultAgent
+	}
+	if name == "" {
+		return -1
+	}
+	for g := range d.t.Steps {
+		st, s := &d.t.Steps[g], &d.p.past[g]
+		switch st.Type {
+		case "deploy_agent", "install_agent", "deploy_human_agent":
+		default:
+			continue
+		}
+		own := st.Doc.Get("agent_name").Text()
+		if own == "" {
+			own = step.DefaultAgent
+			if st.Type == "deploy_human_agent" {
+				own = "human_agent"
+			}
+		}
+		if g != i && own == name && d.anc[i].Has(g) && s.settled() && s.again == "" && s.status == runlog.Succeeded {
+			return g
+		}
+	}
+	return -1
+}
+
 // uses are the sandboxes that a step names; all is true of one that may use any that its ancestors made.
 func (r *Runner) uses(st *task.Step) (names []string, all bool) {
 	if e, ok := r.Executors.Get(st.Type); st.Kind == nil || ok && e.Origin.Kind != catalog.Builtin {
 		return nil, true
 	}
-	switch st.Type {
-	case "deploy_sandbox", "teardown_sandboxes": // one makes its own; what is gone need not be removed
+	switch {
+	case st.Type == "deploy_sandbox", st.Type == "teardown_sandboxes": // one makes its own; what is gone need not be removed
+		return nil, false
+	case st.Type == "rubrics_verifier" && st.Doc.Get("agent_name").IsNull(): // a model judges what is on record
 		return nil, false
 	}
 	for _, n := range sandboxNames(st.Doc) {

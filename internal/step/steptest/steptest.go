@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -14,12 +15,17 @@ import (
 	"testing"
 	"time"
 
+	"agentenv.internal/agentenv/internal/agent"
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/model"
+	"agentenv.internal/agentenv/internal/model/source"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/fake"
 	"agentenv.internal/agentenv/internal/step"
@@ -37,12 +43,65 @@ type Rig struct {
 	Fake    *fake.Provider // nil with a provider of the test's own
 	Deploy  *deploy.Deployments
 	Envs    *deploy.Envs
+	Agents  *deploy.Agents
+	Models  *source.Models // without an endpoint
+	Trial   int
 	Kinds   *catalog.Set[*step.Kind]
 	History step.History
+
+	// Settings are what the configuration says of models, Redact knows the secrets.
+	Settings source.Settings
+	Redact   redact.Redactor
 
 	mu    sync.Mutex
 	log   bytes.Buffer
 	steps int
+	spent step.Cost
+}
+
+// Spent is what steps have spent.
+func (r *Rig) Spent() step.Cost {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.spent
+}
+
+// Objects keeps pieces of the run's record in the bench's store.
+func (r *Rig) Objects() Objects { return Objects{r} }
+
+// Objects is what keeps them.
+type Objects struct{ r *Rig }
+
+// Keep stores a piece.
+func (o Objects) Keep(ctx context.Context, _ string, b []byte) (runlog.Object, error) {
+	s, err := o.r.Store.Begin(ctx)
+	if err != nil {
+		return runlog.Object{}, err
+	}
+	d, n, err := s.Put(bytes.NewReader(b))
+	if err != nil {
+		return runlog.Object{}, errors.Join(err, s.Discard())
+	}
+	s.Doc(store.Doc{Kind: store.Blob, ID: "run " + d.Hex(), Version: 1, Body: []byte("{}"), Objects: []ref.Digest{d}}, store.Absent)
+	if err := s.Commit(ctx); err != nil && !errors.Is(err, store.ErrConflict) {
+		return runlog.Object{}, err
+	}
+	return runlog.Object{Digest: string(d), Size: n}, nil
+}
+
+// Read is a piece's bytes.
+func (r *Rig) Read(o step.Object) []byte {
+	r.T.Helper()
+	f, _, err := r.Store.Open(r.T.Context(), ref.Digest(o.Digest))
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(f)
+	if err != nil {
+		r.T.Fatal(err)
+	}
+	return b
 }
 
 // New makes a bench with fake sandboxes under the name "local".
@@ -51,6 +110,22 @@ func New(t *testing.T, o fake.Options) *Rig {
 	r := With(t, p)
 	r.Fake = p
 	return r
+}
+
+// WithPatience is New with another patience towards models.
+func WithPatience(t *testing.T, o fake.Options, patience model.Patience) *Rig {
+	r := New(t, o)
+	r.Models.Close()
+	r.useModels(patience)
+	return r
+}
+
+func (r *Rig) useModels(patience model.Patience) {
+	r.Models = source.New(r.Store, func(context.Context) (source.Settings, error) { return r.Settings, nil }, patience)
+	r.Agents = deploy.NewAgents(r.Deploy, r.Envs, deploy.AgentOptions{
+		Models: r.Models, Store: r.Store, Redact: &r.Redact, Release: "test", Records: r.T.TempDir(),
+		Default: func(context.Context) (string, error) { return agent.Loop, nil },
+	})
 }
 
 // With makes a bench whose sandboxes p makes, under the name "local". p is closed at the test's end.
@@ -77,7 +152,9 @@ func WithAll(t *testing.T, o deploy.EnvOptions, ps ...Named) *Rig {
 	}
 	r.Deploy = deploy.New(set, chain, slog.New(slog.DiscardHandler))
 	r.Envs = deploy.NewEnvs(r.Deploy, r.Store, o)
+	r.useModels(model.Patience{})
 	t.Cleanup(func() {
+		r.Models.Close()
 		if _, err := r.Deploy.Down(context.WithoutCancel(t.Context()), Run); err != nil {
 			t.Error(err)
 		}
@@ -124,15 +201,26 @@ func (r *Rig) DoCtx(ctx context.Context, e step.Executor, text string) error {
 	r.T.Helper()
 	d := r.Doc(text)
 	c := &step.Call{
-		Run: Run, Step: d.Get("id").Text(), Attempt: 1, Doc: d, State: r.View(), Out: &step.Diff{},
+		Run: Run, Step: d.Get("id").Text(), Attempt: 1, Trial: max(r.Trial, 1), Doc: d, State: r.View(), Out: &step.Diff{},
 		Log: slog.New(slog.NewTextHandler(writer{r}, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
 			if a.Key == slog.TimeKey {
 				return slog.Attr{}
 			}
 			return a
 		}})),
+		OnSpend: func(c step.Cost) {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.spent.USD += c.USD
+			r.spent.InputTokens += c.InputTokens
+			r.spent.OutputTokens += c.OutputTokens
+		},
 	}
 	if err := e.Run(ctx, c); err != nil {
+		if step.IsKept(err) {
+			r.History.Commit(r.steps, c.Out.Ops())
+			r.steps++
+		}
 		return err
 	}
 	r.History.Commit(r.steps, c.Out.Ops())

@@ -63,7 +63,7 @@ func TestDeployEnv(t *testing.T) {
 	if v, err := r.Envs.Env(steptest.Run, "@local/mail", "again"); err != nil || v.Step != "again" {
 		t.Error(v, err)
 	}
-	down := NewTeardownSandboxes(r.Deploy, r.Envs)
+	down := NewTeardownSandboxes(r.Deploy, r.Envs, r.Agents)
 	r.Must(NewResetEnv(r.Envs), `{"id": "r", "type": "reset_env", "env_id": "@local/nosuch"}`)
 	if err := r.Deploy.Undo(t.Context(), steptest.Run, "again"); err != nil || len(r.Fake.Machines()) != 1 {
 		t.Errorf("%d left, %v", len(r.Fake.Machines()), err)

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"agentenv.internal/agentenv/internal/deploy"
-	"agentenv.internal/agentenv/internal/diag"
-	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/step"
 )
 
@@ -16,32 +14,34 @@ const TornDownPath = "metadata/torn_down_sandbox_ids"
 
 // TeardownSandboxes removes sandboxes before the run's end. It does what it can and never fails for what it can't.
 type TeardownSandboxes struct {
-	boxes Sandboxes
-	envs  Environments
+	boxes  Sandboxes
+	envs   Environments
+	agents Agents
 }
 
 // NewTeardownSandboxes makes the executor.
-func NewTeardownSandboxes(b Sandboxes, e Environments) *TeardownSandboxes {
-	return &TeardownSandboxes{b, e}
+func NewTeardownSandboxes(b Sandboxes, e Environments, a Agents) *TeardownSandboxes {
+	return &TeardownSandboxes{b, e, a}
 }
 
-var _ step.Preflighter = (*TeardownSandboxes)(nil)
-
-// Preflight refuses targets that can't exist yet.
-func (e *TeardownSandboxes) Preflight(_ context.Context, d doc.Node, _ step.Plan) diag.List {
-	var l diag.List
-	if n := d.Get("agent_names"); n.Len() > 0 {
-		l.Add(diag.Problem{
-			Pos: n.Pos(), Where: "agent_names", Code: "world.target",
-			Summary: "agents can't be deployed by this version of agent-env", Fix: "name environments and sandboxes, in env_ids and sandbox_names",
-		})
-	}
-	return l
-}
-
-// Run removes the named environments and sandboxes, in the order named.
+// Run removes the named agents, environments and sandboxes, in the order named.
 func (e *TeardownSandboxes) Run(ctx context.Context, c *step.Call) error {
 	var done []string
+	for _, n := range c.Doc.Get("agent_names").Items() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		ids, err := e.agents.Remove(ctx, c.Run, n.Text())
+		done = append(done, ids...)
+		switch {
+		case errors.Is(err, deploy.ErrNoAgent):
+			c.Log.Warn("not deployed in this run", "agent", n.Text())
+		case err != nil:
+			c.Log.Warn("could not be removed; the run's end tries again", "agent", n.Text(), "error", err)
+		default:
+			c.Log.Info("removed", "agent", n.Text(), "sandboxes", len(ids))
+		}
+	}
 	for _, n := range c.Doc.Get("env_ids").Items() {
 		if err := ctx.Err(); err != nil {
 			return err

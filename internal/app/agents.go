@@ -1,0 +1,51 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+
+	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/step/act"
+	"agentenv.internal/agentenv/internal/step/world"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// trajectories is the folder of what agents are doing.
+func (a *App) trajectories() string { return filepath.Join(a.Config().StateRoot(), "trajectories") }
+
+// getAgents is what deploys agents in this process.
+func (a *App) getAgents(ctx context.Context) (*deploy.Agents, error) {
+	return a.agents.get(func() (*deploy.Agents, error) {
+		s, err := a.Store(ctx)
+		if err != nil {
+			return nil, err
+		}
+		w, err := a.getWorld(ctx)
+		if err != nil {
+			return nil, err
+		}
+		envs, err := a.getEnvs(ctx)
+		if err != nil {
+			return nil, err
+		}
+		models, err := a.Models(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return deploy.NewAgents(w.deploy, envs, deploy.AgentOptions{
+			Models: models, Store: s, Redact: &a.redact, Release: Version,
+			Default: func(ctx context.Context) (string, error) { return a.Config().DefaultAgent(ctx, a.secrets) },
+			Records: a.trajectories(),
+		}), nil
+	})
+}
+
+// agentExecutors are what does the work of step types that need agents.
+func agentExecutors(s store.Store, a *deploy.Agents) map[string]step.Executor {
+	return map[string]step.Executor{
+		"deploy_agent": world.NewDeployAgent(a),
+		"prompt_agent": act.NewPromptAgent(a, bundlerun.NewObjects(s)),
+	}
+}

@@ -1,0 +1,6 @@
+//go:build soak
+
+package act_test
+
+// soak makes tests larger.
+const soak = true

@@ -1,0 +1,85 @@
+package step
+
+import "encoding/json"
+
+// Where deploy steps append an Agent, and prompt_agent a PromptResponse.
+const (
+	AgentsPath  = "deployed_agents"
+	PromptsPath = "prompt_responses"
+)
+
+// Agent is an element of deployed_agents.
+type Agent struct {
+	Name      string          `json:"agent_name"`
+	ID        string          `json:"a2a_agent_id"`
+	Version   int             `json:"a2a_agent_version,omitempty"`
+	Step      string          `json:"deploy_step_id"`
+	Instance  string          `json:"instance_id"`
+	Role      string          `json:"role,omitempty"`
+	EnvIDs    []string        `json:"env_ids"`
+	SandboxID string          `json:"sandbox_id,omitempty"`
+	Sandbox   string          `json:"sandbox_type,omitempty"`
+	URL       string          `json:"a2a_url,omitempty"`
+	Card      json.RawMessage `json:"a2a_card,omitempty"`
+	Policy    *NetworkPolicy  `json:"network_policy,omitempty"`
+	OnHost    bool            `json:"on_host"`                       // it runs in this program
+	Container string          `json:"installed_container,omitempty"` // it was installed there
+	Created   string          `json:"created_at_utc"`
+	ExpiresAt string          `json:"expires_at_utc,omitempty"`
+}
+
+// Object is a piece of a run's record that lies in the store.
+type Object struct {
+	Digest string `json:"digest"`
+	Size   int64  `json:"size"`
+}
+
+// URL names an object in records.
+func (o Object) URL() string { return "object:" + o.Digest }
+
+// Trajectory is where what an agent did in one prompt is kept: as ATIF, and as the agent itself keeps it.
+type Trajectory struct {
+	ATIF         Object  `json:"atif"`
+	Native       *Object `json:"native,omitempty"`
+	NativeFormat string  `json:"native_format,omitempty"`
+}
+
+// Usage is what a prompt took. USD is nil where nobody knows.
+type Usage struct {
+	Input  int64    `json:"input_tokens"`
+	Output int64    `json:"output_tokens"`
+	USD    *float64 `json:"cost_usd,omitempty"`
+}
+
+// Turn is one message and its reply, of a prompt of several.
+type Turn struct {
+	Message string `json:"message"`
+	Reply   string `json:"reply"`
+	// Parts are the message's where it is more than a text.
+	Parts      json.RawMessage `json:"parts,omitempty"`
+	Trajectory *Trajectory     `json:"trajectory,omitempty"`
+	User       *Trajectory     `json:"user_trajectory,omitempty"` // of the user's agent that wrote the message
+}
+
+// PromptResponse is an element of prompt_responses. ErrorType is "" unless the agent failed.
+type PromptResponse struct {
+	ID           string          `json:"prompt_id"`
+	Step         string          `json:"step_id"`
+	Agent        string          `json:"agent_name"`
+	Prompt       string          `json:"prompt_text"`
+	Response     string          `json:"response"`
+	Structured   json.RawMessage `json:"structured_output,omitempty"`
+	Model        string          `json:"model,omitempty"` // "" where the agent takes none
+	ToolCalls    int             `json:"tool_call_count"`
+	Usage        Usage           `json:"usage"`
+	ErrorType    string          `json:"error_type,omitempty"`
+	ErrorCode    string          `json:"error_code,omitempty"`
+	ErrorMessage string          `json:"error_message,omitempty"`
+	Context      string          `json:"a2a_context_id"`
+	Session      string          `json:"agent_session_id,omitempty"` // the agent's own name of the task
+	// Trajectory is that of the last turn; TrajectoryURL and URLs name it, and those of every turn, as other tools expect them.
+	Trajectory    *Trajectory `json:"trajectory,omitempty"`
+	TrajectoryURL string      `json:"agent_trajectory_object_url,omitempty"`
+	URLs          []string    `json:"target_agent_per_turn_trajectory_object_urls,omitempty"`
+	Turns         []Turn      `json:"turns"`
+}

@@ -1,0 +1,187 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strings"
+	"time"
+
+	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// Agents is what these executors need of deployed agents.
+type Agents interface {
+	Check(ctx context.Context, override []string, isolation string, r deploy.AgentRequest) error
+	Deploy(ctx context.Context, r deploy.AgentRequest) (*deploy.Agent, error)
+	Remove(ctx context.Context, run, name string) ([]string, error)
+}
+
+// DeployAgent starts an agent and connects it to environments of the run.
+type DeployAgent struct{ agents Agents }
+
+// NewDeployAgent makes the executor.
+func NewDeployAgent(a Agents) *DeployAgent { return &DeployAgent{a} }
+
+var _ step.Preflighter = (*DeployAgent)(nil)
+
+// Preflight tells what can't be done here: fields that this version doesn't serve, and agents that it can't deploy.
+func (e *DeployAgent) Preflight(ctx context.Context, d doc.Node, p step.Plan) diag.List {
+	var l diag.List
+	refuse := func(field, summary, fix string) {
+		l.Add(diag.Problem{Pos: d.Get(field).Pos(), Where: field, Code: "world.agent", Summary: summary, Fix: fix})
+	}
+	if on, _ := d.Get("enable_docker").Bool(); on {
+		refuse("enable_docker", "agents get no container engine of their own from this version of agent-env", "leave it out")
+	}
+	for _, f := range []string{
+		"agent_snapshot_files_artifact_id", "agent_snapshot_target_context_id", "agent_changelog_object_url",
+	} {
+		if !d.Get(f).IsNull() {
+			refuse(f, "snapshots of agents can't be restored by this version of agent-env", "leave it out")
+		}
+	}
+	if on, _ := d.Get("enable_agent_changelog").Bool(); on {
+		refuse("enable_agent_changelog", "changes of an agent's workspace can't be recorded by this version of agent-env", "leave it out")
+	}
+	r, err := agentRequest(d, p.Agent)
+	if err != nil {
+		refuse("skills", diag.Clean(err.Error()), "")
+	}
+	switch err := e.agents.Check(ctx, p.Sandbox, p.Isolation, r); {
+	case err == nil:
+	case errors.Is(err, store.ErrNotFound): // the run writes it, or the step's references told
+	default:
+		refuse("a2a_agent_id", diag.Clean(err.Error()), "")
+	}
+	return l
+}
+
+// agentRequest translates a step's fields, but for its place in a run. chosen takes the place of the step's agent.
+func agentRequest(d doc.Node, chosen string) (deploy.AgentRequest, error) {
+	s := spec(d)
+	version, _ := d.Get("a2a_agent_version").Int()
+	r := deploy.AgentRequest{
+		Name: d.Get("agent_name").Text(), ID: d.Get("a2a_agent_id").Text(), Version: int(version), EnvStep: d.Get("env_step_id").Text(),
+		Settings: deploy.Settings{
+			Description: d.Get("agent_description").Text(), Role: d.Get("role").Text(), SystemPrompt: d.Get("system_prompt").Text(),
+		},
+		BaseURL: d.Get("litellm_base_url").Text(), Sandbox: d.Get("sandbox_name").Text(), Type: d.Get("sandbox_type").Text(), Spec: s,
+	}
+	if r.Name != step.DefaultAgent {
+		r.Settings.Name = r.Name
+	}
+	if chosen != "" {
+		r.ID, r.Version = chosen, 0
+	}
+	for _, n := range d.Get("env_ids").Items() {
+		r.Envs = append(r.Envs, n.Text())
+	}
+	r.Spec.Env = nil
+	for k, v := range d.Get("env_vars").Members() {
+		if r.Vars == nil {
+			r.Vars = map[string]string{}
+		}
+		r.Vars[k] = v.Text()
+	}
+	var err error
+	r.Skills, err = inlineSkills(d.Get("skills"))
+	return r, err
+}
+
+// inlineSkills are skills that a step writes out: name, description, and the text of SKILL.md as body, skill_md or content.
+func inlineSkills(list doc.Node) ([]deploy.Skill, error) {
+	var out []deploy.Skill
+	for i, n := range list.Items() {
+		s := deploy.Skill{Name: n.Get("name").Text(), Description: n.Get("description").Text()}
+		body := ""
+		for _, f := range []string{"body", "skill_md", "content"} {
+			if t := n.Get(f).Text(); t != "" {
+				body = t
+			}
+		}
+		if s.Name == "" || body == "" {
+			return nil, step.Errorf("ValueError", "skills[%d]: a skill needs name, description and body, the text of its SKILL.md", i)
+		}
+		s.Files = []guest.PutFile{guest.PutBytes("SKILL.md", 0o644, []byte(frontmatter(s, n, body)))}
+		out = append(out, s)
+	}
+	return out, nil
+}
+
+// frontmatter is a SKILL.md with the head that the format wants, where its text has none.
+func frontmatter(s deploy.Skill, n doc.Node, body string) string {
+	if strings.HasPrefix(strings.TrimSpace(body), "---") {
+		return body
+	}
+	var b strings.Builder
+	b.WriteString("---\n")
+	line := func(key, v string) {
+		if v != "" {
+			q, _ := json.Marshal(v) // a string: it can't fail
+			b.WriteString(key + ": " + string(q) + "\n")
+		}
+	}
+	line("name", s.Name)
+	line("description", s.Description)
+	line("license", n.Get("license").Text())
+	line("compatibility", n.Get("compatibility").Text())
+	b.WriteString("---\n\n" + body)
+	return b.String()
+}
+
+// Run deploys the agent and records it at deployed_agents.
+func (e *DeployAgent) Run(ctx context.Context, c *step.Call) error {
+	r, err := agentRequest(c.Doc, c.Agent)
+	if err != nil {
+		return err
+	}
+	r.Run, r.Step, r.Attempt, r.Trial = c.Run, c.Step, c.Attempt, c.Trial
+	return deployAgentAs(ctx, c, e.agents, r)
+}
+
+// deployAgentAs deploys and records an agent.
+func deployAgentAs(ctx context.Context, c *step.Call, agents Agents, r deploy.AgentRequest) error {
+	began := time.Now()
+	a, err := agents.Deploy(ctx, r)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case step.IsInfra(err):
+		return err
+	case errors.Is(err, deploy.ErrNoEnv), errors.Is(err, deploy.ErrManyEnvs), errors.Is(err, deploy.ErrNoBox):
+		return &step.Error{Type: "NotFoundError", Err: err}
+	case errors.Is(err, deploy.ErrTaken):
+		return &step.Error{Type: "ValueError", Err: err}
+	default:
+		return &step.Error{Type: "DeploymentError", Err: err}
+	}
+	c.Log.Info("agent deployed", "agent", a.Name, "id", a.ID, "took", time.Since(began).Round(time.Millisecond))
+	return c.Out.Append(step.AgentsPath, agentRecord(a, r))
+}
+
+// agentRecord is what the context document says of a deployed agent.
+func agentRecord(a *deploy.Agent, r deploy.AgentRequest) step.Agent {
+	rec := step.Agent{
+		Name: a.Name, ID: a.ID, Version: a.Version, Step: a.Step, Instance: a.Instance, Role: a.Role, EnvIDs: []string{}, URL: a.URL, Card: a.Card,
+		OnHost: a.InProcess(), Created: a.Created.UTC().Format(timeFormat),
+	}
+	if !a.Expires.IsZero() {
+		rec.ExpiresAt = a.Expires.UTC().Format(timeFormat)
+	}
+	for _, v := range a.Envs {
+		rec.EnvIDs = append(rec.EnvIDs, v.ID)
+	}
+	if b := a.OwnBox(); b != nil {
+		rec.SandboxID, rec.Sandbox = b.ID, b.Provider
+	}
+	rec.Policy = policyOf(sandbox.Info{Network: r.Spec.Network, Egress: r.Spec.Egress})
+	return rec
+}
