@@ -144,7 +144,7 @@ func (m *mailbox) find(id string) (*letter, error) {
 			return &m.letters[i], nil
 		}
 	}
-	return nil, env.Fail("no_email", fmt.Sprintf("there is no email %q", id)).WithHint("search_emails answers the ids")
+	return nil, env.Fail("no_email", "there is no email %q", id).WithHint("search_emails answers the ids")
 }
 
 func (m *mailbox) read(id string) (string, error) {
@@ -166,7 +166,7 @@ func (m *mailbox) archive(id string) (string, error) {
 		return "", err
 	}
 	if l.Folder != inInbox {
-		return "", env.Fail("not_in_inbox", fmt.Sprintf("the email %q is in the folder %s", id, l.Folder))
+		return "", env.Fail("not_in_inbox", "the email %q is in the folder %s", id, l.Folder)
 	}
 	l.Folder = inArchive
 	return "archived " + id, nil
@@ -174,7 +174,7 @@ func (m *mailbox) archive(id string) (string, error) {
 
 func (m *mailbox) send(to, subject, body string) (string, error) {
 	if !strings.Contains(to, "@") {
-		return "", env.Fail("no_address", fmt.Sprintf("%q is no email address", to))
+		return "", env.Fail("no_address", "%q is no email address", to)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
