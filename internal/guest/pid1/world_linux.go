@@ -277,6 +277,17 @@ func writeNew(name, text string) error {
 	return nil
 }
 
+// rewrite puts text in the place of what a file holds, if it is there.
+func rewrite(name, text string) error {
+	fd, err := unix.Open(name, unix.O_WRONLY|unix.O_CREAT|unix.O_TRUNC|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	_, err = unix.Write(fd, []byte(text))
+	return err
+}
+
 // skeleton makes what the box has of its own below what it writes: folders, links, files and mount points. What the layers hold already stays theirs, but
 // for the files.
 func (w *world) skeleton() error {
@@ -468,7 +479,7 @@ func useWorld(contents map[string]string) error {
 		}
 	}
 	for name, text := range contents {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+		if err := rewrite(name, text); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
 			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}

@@ -160,7 +160,7 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, suffix string) (_ 
 // start makes the container and lives through its birth.
 func (m *making) start(ctx context.Context, program string) error {
 	// The record names the engine before anything is made there: a maker may be killed in between, and the sweep has to find what it made.
-	if err := m.net.Publish(m.spec.Publish); err != nil {
+	if err := m.net.Publish(ctx, m.spec.Publish); err != nil {
 		return err
 	}
 	m.record = record{Info: m.info(), Engine: m.engine.socket}

@@ -64,8 +64,11 @@ func TestFailedStartsLeaveNothing(t *testing.T) {
 		{"create", "POST /containers/create", enginetest.Answering(500, "no space left on device"), sandbox.Spec{}, "make the container: the engine says: Error response from daemon: no space left on device"},
 		{"create is cut", "POST /containers/create", enginetest.Cut(`{"I`), sandbox.Spec{}, "make the container"},
 		{"start", "POST /containers/.*/start", enginetest.Answering(500, "exec format error"), sandbox.Spec{}, "start the container: the engine says: Error response from daemon: exec format error"},
-		{"no TUN", "POST /containers/.*/start", enginetest.Answering(500, "error gathering device information while adding custom device \"/dev/net/tun\": no such file or directory"),
-			sandbox.Spec{Network: sandbox.NetAllowAll}, "modprobe tun"},
+		{
+			"no TUN", "POST /containers/.*/start", enginetest.Answering(500, "error gathering device information while adding custom device \"/dev/net/tun\": no such file or directory"),
+			sandbox.Spec{Network: sandbox.NetAllowAll},
+			"modprobe tun",
+		},
 		{"ends at once", "POST /nothing", nil, sandbox.Spec{}, "the container ended at its start with code 3: sandbox: what it said last"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -38,9 +38,10 @@ func (n *Network) needed() bool { return n.door != nil }
 func (n *Network) tun() bool { return n.spec != nil && n.spec.Network != sandbox.NetNone }
 
 // Publish takes the ports of the host's loopback.
-func (n *Network) Publish(ports []sandbox.Port) error {
+func (n *Network) Publish(ctx context.Context, ports []sandbox.Port) error {
+	var lc net.ListenConfig
 	for _, p := range ports {
-		l, err := net.Listen("tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(p.Host))))
+		l, err := lc.Listen(ctx, "tcp4", net.JoinHostPort("127.0.0.1", strconv.Itoa(int(p.Host))))
 		if err != nil {
 			return fmt.Errorf("publish port %d of the sandbox: %w", p.Box, err)
 		}

@@ -92,7 +92,7 @@ func TestNetworkOfNothing(t *testing.T) {
 	var n hostside.Network
 	defer n.Close()
 	spec := &sandbox.Spec{Network: sandbox.NetNone}
-	err = errors.Join(n.Publish(nil), n.Prepare(dir, "net", spec), n.Start(t.Context(), nil, nil, 0, nil), n.Serve(context.WithoutCancel(t.Context()), nil, nil))
+	err = errors.Join(n.Publish(t.Context(), nil), n.Prepare(dir, "net", spec), n.Start(t.Context(), nil, nil, 0, nil), n.Serve(context.WithoutCancel(t.Context()), nil, nil))
 	var b guest.Boot
 	if files := n.Join(&b); err != nil || len(files) > 0 || b.Network != (guest.BootNetwork{}) {
 		t.Errorf("%v %v %+v", err, files, b.Network)

@@ -209,7 +209,7 @@ func (p *Provider) make(ctx context.Context, s *sandbox.Spec, img *image.Root, s
 	var looking sync.WaitGroup
 	looking.Go(func() { looked <- m.look(ctx) })
 	defer looking.Wait()
-	if err := m.prepare(); err != nil {
+	if err := m.prepare(ctx); err != nil {
 		return sandbox.Info{}, err
 	}
 	booted, err := m.start(ctx, looked)

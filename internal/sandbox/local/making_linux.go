@@ -115,10 +115,10 @@ func selfPath() (string, error) {
 }
 
 // prepare makes all that the child needs and writes the box's first record.
-func (m *making) prepare() error {
+func (m *making) prepare(ctx context.Context) error {
 	m.created = time.Now().UTC().Round(time.Millisecond)
 	m.base = m.p.host.ids()
-	if err := m.net.Publish(m.spec.Publish); err != nil {
+	if err := m.net.Publish(ctx, m.spec.Publish); err != nil {
 		return err
 	}
 	r := record{Info: m.info()}

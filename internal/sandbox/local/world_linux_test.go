@@ -49,7 +49,7 @@ func run(t *testing.T, p *Provider, change func(*layout), script string) (string
 	}
 	m := &making{p: p, spec: &spec, slot: slot}
 	defer m.rides.close()
-	if err := m.prepare(); err != nil {
+	if err := m.prepare(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := m.look(t.Context()); err != nil {
