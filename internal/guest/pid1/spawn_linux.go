@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -22,8 +23,7 @@ type spawner struct {
 func startSpawner(r *reaper, groups []*os.File, more []rule) (*spawner, error) {
 	s := &spawner{reaper: r, work: make(chan func())}
 	ready := make(chan error)
-	go func() {
-		runtime.LockOSThread()
+	go aside(func() {
 		err := joinGroups(groups)
 		if err == nil {
 			s.fence, err = restrict(more)
@@ -35,8 +35,25 @@ func startSpawner(r *reaper, groups []*os.File, more []rule) (*spawner, error) {
 		for f := range s.work {
 			f()
 		}
-	}()
+	})
 	return s, <-ready
+}
+
+// aside runs f on a thread of its own that isn't the process's first: the kernel takes a process to be in the cgroup of its first thread,
+// and would kill PID 1, the largest there, when the memory of the box's commands is full.
+func aside(f func()) {
+	runtime.LockOSThread()
+	if unix.Gettid() != unix.Getpid() {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() { // this one stays locked to the first thread meanwhile, so that f can't come to run on it
+		defer close(done)
+		runtime.LockOSThread()
+		f()
+	}()
+	<-done
 }
 
 // do runs f on the spawner thread.
@@ -106,7 +123,23 @@ func (s *spawner) start(p *program) (st started, err error) {
 			m.close()
 		}
 	})
+	if errors.Is(err, unix.E2BIG) && p.size() < smallArgs {
+		err = unix.ENOMEM // the kernel found no page for them: the memory of the box's commands is full
+	}
 	return st, err
+}
+
+// smallArgs is what the kernel takes of arguments and environment under every limit, in bytes.
+const smallArgs = 96 << 10
+
+// size is how much of a new process its arguments and environment take, about.
+func (p *program) size() (n int) {
+	for _, list := range [][]string{p.argv, p.env} {
+		for _, s := range list {
+			n += len(s) + 9
+		}
+	}
+	return n
 }
 
 // kept are the capabilities of commands, all of them within the box's own user namespace: what a package manager or a server needs.

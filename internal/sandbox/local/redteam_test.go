@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -209,6 +210,32 @@ func TestMemoryLimit(t *testing.T) {
 	}
 	if got := sh(t, box, "echo fine"); got != "fine\n" {
 		t.Errorf("the box afterwards: %q", got)
+	}
+}
+
+// A box whose memory is full by what is on its disk is still there for who frees it: the kernel kills commands, and not PID 1.
+func TestFullMemoryLeavesPID1(t *testing.T) {
+	for range 2 { // which thread is whose is the scheduler's
+		info, box := create(t, open(t), sandbox.Spec{Tied: true, MemoryMB: 40})
+		if info.Isolation.Limits["memory"] != "cgroup" {
+			t.Skip("memory is limited by ", info.Isolation.Limits["memory"])
+		}
+		for i := range 5 { // the disk is memory, which stays when the one that filled it is killed
+			r, err := guest.Output(t.Context(), box, guest.Command{Argv: []string{"sh", "-c", "head -c 100m /dev/zero >/tmp/full"}}, guest.Limits{})
+			if err != nil && !strings.HasSuffix(err.Error(), "cannot allocate memory") {
+				t.Fatalf("attempt %d: %v", i, err)
+			}
+			if i == 0 && !r.Exit.OOM {
+				t.Errorf("100 MB where 40 are allowed: %+v", r.Exit)
+			}
+		}
+		empty := guest.PutFile{Path: "full", Mode: 0o644, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader("")), nil }}
+		if err := guest.Put(t.Context(), box, "/tmp", []guest.PutFile{empty}); err != nil {
+			t.Fatal(err)
+		}
+		if got := sh(t, box, "echo alive"); got != "alive\n" {
+			t.Errorf("the box after it: %q", got)
+		}
 	}
 }
 
