@@ -93,6 +93,17 @@ func TestBundlesPage(t *testing.T) {
 	if len(cmds) < 12 {
 		t.Fatalf("the page shows %d commands", len(cmds))
 	}
+	play(t, home, "docs/bundles.md", cmds)
+	for _, path := range late {
+		i := slices.IndexFunc(files, func(f shown) bool { return f.path == path })
+		layOut(t, home, files[i:i+1])
+	}
+	checkSchemas(t, home, files)
+}
+
+// play runs the commands of a page in a home folder and compares what they print.
+func play(t *testing.T, home, page string, cmds []command) {
+	t.Helper()
 	for _, c := range cmds {
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", c.input)
 		cmd.Dir = home
@@ -102,18 +113,13 @@ func TestBundlesPage(t *testing.T) {
 		out, err := cmd.Output()
 		refused := len(c.want) > 0 && strings.HasPrefix(c.want[0], "Error: ")
 		if (err != nil) != refused || refused && cmd.ProcessState.ExitCode() != 1 {
-			t.Fatalf("docs/bundles.md:%d: %s: %v\n%s%s", c.line, c.input, err, out, stderr.String())
+			t.Fatalf("%s:%d: %s: %v\n%s%s", page, c.line, c.input, err, out, stderr.String())
 		}
 		want := strings.Join(c.want, "\n")
 		if got := strings.TrimSuffix(string(out), "\n"); steady(got) != steady(want) {
-			t.Errorf("docs/bundles.md:%d: %s prints\n%s\nthe page says\n%s", c.line, c.input, got, want)
+			t.Errorf("%s:%d: %s prints\n%s\nthe page says\n%s", page, c.line, c.input, got, want)
 		}
 	}
-	for _, path := range late {
-		i := slices.IndexFunc(files, func(f shown) bool { return f.path == path })
-		layOut(t, home, files[i:i+1])
-	}
-	checkSchemas(t, home, files)
 }
 
 // everything plans and stores the whole bundle, what no command of the page reaches included, and counts what is in it.

@@ -13,7 +13,7 @@ import (
 // Rows of the protocol's table that a card, and a data plane, must keep to be of use.
 var (
 	cardRows = []string{"E1"}
-	dataRows = []string{"E3", "E4", "E5", "E7", "E11", "E14"}
+	dataRows = []string{"E3", "E4", "E7", "E11"}
 )
 
 // CheckCard reads the card of every server.
