@@ -310,6 +310,8 @@ func TestSnapshots(t *testing.T) {
 				return agent.Refuse(404, "there is no such context")
 			case "lazy":
 				return nil
+			case "half":
+				return s.Trajectory.Write(ctx, strings.NewReader("talk"))
 			}
 			if s.Workspace != nil {
 				if err := s.Workspace.Write(ctx, strings.NewReader("files")); err != nil {
@@ -345,6 +347,7 @@ func TestSnapshots(t *testing.T) {
 	}
 	r.want("POST", p, `{"context_id":"none","objects":{"trajectory":`+b.write("/t", octet, 10)+`}}`, 404, "no such context")
 	r.want("POST", p, `{"context_id":"lazy","objects":{"trajectory":`+b.write("/t", octet, 10)+`}}`, 500, "Correlation ID: ")
+	r.want("POST", p, `{"context_id":"half","objects":{"trajectory":`+b.write("/t", octet, 10)+`,"workspace":`+b.write("/w", octet, 10)+`}}`, 500, "Correlation ID: ")
 	b.objects["/in"] = "x"
 	r.want("PUT", p, `{"objects":{"trajectory":`+b.read("/in")+`},"target_context_id":"-t"}`, 200, `{"context_id":"loaded-x-t"}`)
 	wrong := strings.Replace(b.read("/in"), `"max_bytes":100`, `"max_bytes":100,"sha256":"`+strings.Repeat("0", 64)+`"`, 1)

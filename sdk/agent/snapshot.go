@@ -26,7 +26,7 @@ type Sink struct {
 	done      *wire.Uploaded
 }
 
-// Write uploads the object; content is read from its beginning, and again for another attempt. A nil Sink is one that nobody asked for.
+// Write uploads the object; content is read from its beginning, and again for another attempt.
 func (s *Sink) Write(ctx context.Context, content io.ReadSeeker) error {
 	up, err := s.transfers.Put(ctx, s.object, content)
 	if err == nil {
@@ -54,7 +54,8 @@ func (s *Source) Bytes(ctx context.Context, limit int64) ([]byte, error) {
 	return s.transfers.Bytes(ctx, s.object, limit)
 }
 
-// Snapshot is a request to save a context: the agent writes what it needs to go on with it. Workspace is nil unless it was asked for.
+// Snapshot is a request to save a context: the agent writes what it needs to go on with it. Workspace is nil unless it was asked for; then it must
+// be written too, if only empty.
 type Snapshot struct {
 	ContextID             string
 	Trajectory, Workspace *Sink
@@ -191,7 +192,10 @@ func (a *Agent) saveSnapshot(ctx context.Context, body []byte) (any, error) {
 		return nil, errors.New("the snapshot was saved without its trajectory being written")
 	}
 	objects := map[string]any{"trajectory": s.Trajectory.done}
-	if s.Workspace != nil && s.Workspace.done != nil {
+	if s.Workspace != nil {
+		if s.Workspace.done == nil { // callers take a snapshot without what they asked for as broken
+			return nil, errors.New("the snapshot was saved without the workspace that was asked for")
+		}
 		objects["workspace"] = s.Workspace.done
 	}
 	return map[string]any{"context_id": r.context, "objects": objects}, nil
