@@ -37,6 +37,21 @@ func (r *Runner) Preflight(ctx context.Context, t *task.Task, label string, plan
 	return slices.Concat(l, r.names(t, label), stepNames(t, label))
 }
 
+// PreflightScores is Preflight of the steps that leave scores, of those with these ids where there are any.
+func (r *Runner) PreflightScores(ctx context.Context, t *task.Task, label string, plan step.Plan, only []string) diag.List {
+	var l diag.List
+	for i := range t.Steps {
+		st := &t.Steps[i]
+		if st.Kind == nil || !st.Kind.Scores || len(only) > 0 && !slices.Contains(only, st.ID) {
+			continue
+		}
+		for _, found := range r.preflight(ctx, st, plan) {
+			l.Add(problem(st, label, found))
+		}
+	}
+	return l
+}
+
 func (r *Runner) preflight(ctx context.Context, st *task.Step, plan step.Plan) diag.List {
 	e, ok := r.Executors.Get(st.Type)
 	if !ok {

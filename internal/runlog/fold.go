@@ -12,7 +12,7 @@ import (
 // outcomes are the statuses of an ended run.
 var outcomes = [...]Status{Passed, Scored, Unscored, Failed, InfraFailed, Cancelled}
 
-// Apply folds one event into the summary and tells whether it changed. Only the kinds RunStarted and RunEnded do.
+// Apply folds one event into the summary and tells whether it changed. Only the kinds RunStarted, RunEnded and RunRegraded do.
 // It fails on data that is not what the kind says.
 func (s *Summary) Apply(e Event) (bool, error) {
 	switch e.Kind {
@@ -35,6 +35,16 @@ func (s *Summary) Apply(e Event) (bool, error) {
 			return false, fmt.Errorf("%s: %q is no status of an ended run", e.Kind, d.Status)
 		}
 		s.Status, s.Ended, s.Error, s.Scores = d.Status, e.At, d.Error, d.Scores
+		return true, nil
+	case RunRegraded:
+		var d Regrade
+		if err := decode(e, &d); err != nil {
+			return false, err
+		}
+		if !s.Status.Ended() || !slices.Contains(outcomes[:], d.Status) {
+			return false, fmt.Errorf("%s: %q can't take the place of %q", e.Kind, d.Status, s.Status)
+		}
+		s.Status, s.Error, s.Scores = d.Status, d.Error, d.Scores
 		return true, nil
 	}
 	return false, nil
@@ -96,6 +106,15 @@ func (f *folder) add(e Event) {
 		var d RunEnd
 		if decode(e, &d) == nil {
 			f.r.FailedAt, f.r.Left = d.Step, d.Left
+		}
+	case RunRegraded:
+		var d Regrade
+		if decode(e, &d) == nil {
+			d.At = e.At
+			f.r.Regrades = append(f.r.Regrades, d)
+			if f.r.FailedAt != "" && d.Error == "" {
+				f.r.FailedAt = ""
+			}
 		}
 	case StepStarted:
 		var d StepStart

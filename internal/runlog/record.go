@@ -33,6 +33,22 @@ type RunEnd struct {
 	Cost      Cost               `json:"cost,omitzero"`  // of all attempts of all steps
 }
 
+// Regrade is the data of RunRegraded: verifiers ran again on what the run had left. The steps' new ends stand before it.
+type Regrade struct {
+	Status Status             `json:"status"`
+	Scores map[string]float64 `json:"scores,omitempty"`
+	Error  string             `json:"error,omitempty"`
+	Steps  []string           `json:"steps"`
+	// What stood before.
+	OldStatus Status             `json:"old_status"`
+	OldScores map[string]float64 `json:"old_scores,omitempty"`
+	// OldVerified are the verifications that were replaced, as they stood.
+	OldVerified map[string]json.RawMessage `json:"old_verifications,omitempty"`
+	// Version is the task's, where it is not the one that the run had.
+	Version int       `json:"task_version,omitempty"`
+	At      time.Time `json:"at,omitzero"` // of a Record: when
+}
+
 // Cost is what was spent on models.
 type Cost struct {
 	USD          float64 `json:"usd"`
@@ -122,7 +138,8 @@ type Record struct {
 	FailedAt  string                     `json:"failed_at,omitempty"`
 	Left      []string                   `json:"left,omitempty"`
 	Cost      Cost                       `json:"cost"`
-	Epochs    int                        `json:"epochs,omitempty"` // how often an owner started it: 2 for a run that was resumed once
+	Regrades  []Regrade                  `json:"regrades,omitempty"` // oldest first
+	Epochs    int                        `json:"epochs,omitempty"`   // how often an owner started it: 2 for a run that was resumed once
 }
 
 // StepRecord is one step of a Record; of several attempts, the last.

@@ -49,6 +49,7 @@ func (s Status) Ended() bool { return s != Queued && s != Running && s != Interr
 const (
 	RunStarted  = "run.started"  // RunStart
 	RunEnded    = "run.ended"    // RunEnd
+	RunRegraded = "run.regraded" // Regrade; of a run that has ended
 	StepStarted = "step.started" // StepStart
 	StepLog     = "step.log"     // LogLine
 	StepEnded   = "step.ended"   // StepEnd

@@ -19,7 +19,7 @@ const (
 // rubricsKinds let a model judge.
 func rubricsKinds() []*Kind {
 	return []*Kind{{
-		Name: "rubrics_verifier", Doc: "lets a model judge a reply and its trajectory by criteria",
+		Name: "rubrics_verifier", Scores: true, Doc: "lets a model judge a reply and its trajectory by criteria",
 		Fields: doc.Schema{Fields: []doc.Field{
 			must("criteria", list(openTable(
 				must("id", name(), "name of the criterion, unique in the step"),

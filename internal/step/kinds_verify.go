@@ -31,9 +31,13 @@ const (
 
 // verifyKinds score.
 func verifyKinds() []*Kind {
-	return []*Kind{
+	kinds := []*Kind{
 		verifySandbox(), responseVerifier(), outcomeVerifier(), unitTestsVerifier(), aggregateVerifiers(),
 	}
+	for _, k := range kinds {
+		k.Scores = true
+	}
+	return kinds
 }
 
 func aggregator(def string) doc.Field {

@@ -25,6 +25,8 @@ type Kind struct {
 	Doc    string     // one line
 	Fields doc.Schema // strict; Schema adds the fields that every step has
 	Refs   []Ref
+	// Scores tells that its steps leave a score, so that they can run again on what a run has left.
+	Scores bool
 	Check  func(doc.Node, *diag.List) // rules across fields, run when every field has its type; may be nil
 
 	once   sync.Once

@@ -14,7 +14,7 @@ import (
 
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
-	return verb.Group("runs", "List, show, watch, stop, resume and forget runs", newList(p), newShow(p), newLogs(p), newWatch(p), newCancel(p), newResume(p),
+	return verb.Group("runs", "List, show, watch, stop, resume and forget runs", newList(p), newShow(p), newLogs(p), newWatch(p), newCancel(p), newResume(p), newRegrade(p),
 		newDecide(p), newExport(p), newPrune(p))
 }
 
