@@ -30,10 +30,11 @@ type removed struct {
 }
 
 func remove(ctx context.Context, p *verb.Program, texts []string, asJSON bool) error {
-	a, err := open(ctx, p)
+	a, err := p.Ready()
 	if err != nil {
 		return err
 	}
+	defer p.Sweep(ctx, a) // afterwards: a dead one that is named here is removed by name, and not told to be none
 	out := removed{verb.V1(), []string{}}
 	var errs []error
 	for _, text := range texts {
