@@ -27,6 +27,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"agentenv.internal/agentenv/sdk/access"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -44,7 +45,7 @@ type Env struct {
 	log        *slog.Logger
 	lookup     func(string) (string, bool)
 	client     *http.Client
-	access     *access
+	access     *access.Rules // nil: every tool is everybody's
 	now        *clock
 	maxData    int64
 	maxMessage int64
@@ -91,7 +92,7 @@ func WithHTTPClient(c *http.Client) Option { return func(e *Env) { e.client = c 
 
 // WithToolAccess makes the server decide itself who sees and calls which tool, and serve the rules' routes. It is for environments that agents
 // reach with no gateway in front: behind one, hidden tools would be hidden from the gateway too.
-func WithToolAccess() Option { return func(e *Env) { e.access = newAccess() } }
+func WithToolAccess() Option { return func(e *Env) { e.access = &access.Rules{} } }
 
 // WithLimits sets how many bytes a call of the data plane, a message and a fetched seed may have; 0 keeps a default.
 func WithLimits(data, message, seed int64) Option {

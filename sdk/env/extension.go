@@ -202,7 +202,7 @@ func (e *Env) serveAccess(disable bool) http.HandlerFunc {
 			answerFailure(w, unreadable(err))
 			return
 		}
-		out, err := e.access.change(body, disable)
+		out, err := changeAccess(e.access, body, !disable)
 		if err != nil {
 			answerFailure(w, err)
 			return

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"agentenv.internal/agentenv/sdk/access"
 )
 
 type everyType struct {
@@ -146,10 +148,10 @@ func FuzzAccess(f *testing.F) {
 	f.Add([]byte(`{"role":"a","tools":["b"]}`), true)
 	f.Add([]byte(`{"role":"*","tools":"*"}`), false)
 	f.Fuzz(func(t *testing.T, body []byte, disable bool) {
-		a := newAccess()
-		if _, err := a.change(body, disable); err != nil {
-			if _, ok := asFailure(err); !ok || len(a.rules) > 0 {
-				t.Errorf("%s: %v, %v", body, err, a.rules)
+		rules := &access.Rules{}
+		if _, err := changeAccess(rules, body, !disable); err != nil {
+			if _, ok := asFailure(err); !ok || len(rules.State()) > 0 {
+				t.Errorf("%s: %v, %v", body, err, rules.State())
 			}
 		}
 	})

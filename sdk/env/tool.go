@@ -152,7 +152,7 @@ func (e *Env) call(ctx context.Context, c *Call, name string, args json.RawMessa
 		return failed("Unknown tool: "+name, nil)
 	}
 	t := e.tools[i]
-	if e.access.disabled(c.Role, name, t.hidden) {
+	if !e.allowed(c.Role, name, t.hidden) {
 		role := c.Role
 		if role == "" {
 			role = wire.DefaultRole
@@ -225,7 +225,7 @@ func (e *Env) list(role string) (json.RawMessage, error) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	for _, t := range e.tools {
-		if !e.access.disabled(role, t.name, t.hidden) {
+		if e.allowed(role, t.name, t.hidden) {
 			out.Tools = append(out.Tools, listed{t.name, t.title, t.description, t.in.advertised, t.out, t.annotations, t.meta})
 		}
 	}

@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"agentenv.internal/agentenv/internal/access"
+	"agentenv.internal/agentenv/sdk/access"
 )
 
 func TestAllowed(t *testing.T) {
