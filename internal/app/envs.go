@@ -10,6 +10,7 @@ import (
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/envdb"
 	"agentenv.internal/agentenv/internal/envowner"
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/ref"
@@ -44,9 +45,19 @@ func (a *App) getEnvs(ctx context.Context) (*deploy.Envs, error) {
 		if err != nil {
 			return nil, err
 		}
+		database, err := a.Config().EnvDatabase(ctx, a.secrets)
+		if err != nil {
+			return nil, err
+		}
+		var server *envdb.Server
+		if database != "" {
+			if server, err = envdb.Parse(database); err != nil {
+				return nil, fmt.Errorf("envs.database: %w", err)
+			}
+		}
 		return deploy.NewEnvs(w.deploy, s, deploy.EnvOptions{
 			Records: bundlerun.Records{Store: s, Dir: a.runsDir()}, Redact: &a.redact,
-			Trees: treestore.Open(filepath.Join(a.Config().StateRoot(), "made"), treestore.Options{}), PythonIndex: set.PythonIndex,
+			Postgres: server, Trees: treestore.Open(filepath.Join(a.Config().StateRoot(), "made"), treestore.Options{}), PythonIndex: set.PythonIndex,
 		}), nil
 	})
 }

@@ -168,6 +168,12 @@ func (c *Config) Judge(ctx context.Context, secrets Secrets) (Judge, error) {
 	return Judge{Models: stringList(n.Get("models")), Repeats: max(1, int(repeats))}, err
 }
 
+// EnvDatabase is the URL of the PostgreSQL server that environments use; "" for none.
+func (c *Config) EnvDatabase(ctx context.Context, secrets Secrets) (string, error) {
+	n, err := c.table(ctx, secrets, "envs")
+	return n.Get("database").Text(), err
+}
+
 // Sandbox is where processes run.
 type Sandbox struct {
 	Default, Agent []string // providers, tried in this order

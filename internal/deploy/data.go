@@ -127,7 +127,7 @@ func (v *Env) load(ctx context.Context, objects store.Objects, p envstore.Payloa
 	if _, err := v.Gateway.Data(limited, p.Environment, wire.Add, params); err != nil {
 		return fmt.Errorf("%s failed: %w; %s", wire.Add, caused(limited, err), v.afterwards(ctx, p.Environment))
 	}
-	return nil
+	return v.watch(ctx, p.Environment)
 }
 
 // afterwards resets an environment whose add failed and says what became of it. It works under a cancelled ctx too.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 
+	"agentenv.internal/agentenv/internal/envdb"
 	"agentenv.internal/agentenv/internal/guest"
 )
 
@@ -77,13 +78,31 @@ func (d *door) close() {
 // errNoBackend: a frontend asked for a backend that isn't there yet.
 var errNoBackend = errors.New("the backend has not been started")
 
-// backends are those of a deployment's websites, by name, as they are started.
-type backends struct {
-	mu sync.Mutex
-	by map[string]*Server
+// inwards opens a door in the box of a server.
+func (s *Server) inwards(ctx context.Context, box guest.Box, addr string, dial func(ctx context.Context) (net.Conn, error)) error {
+	d, err := openDoor(ctx, box, addr, dial)
+	if err == nil {
+		s.inward = append(s.inward, d)
+	}
+	return err
 }
 
-func (b *backends) add(s *Server) {
+// shared is what the parts of a deployment share: its databases, and the backends of its websites, by name, as they are started.
+type shared struct {
+	dbs *envdb.Databases // nil: each has a file in its box
+	mu  sync.Mutex
+	by  map[string]*Server
+}
+
+// database is the URL of an environment's database, in its box.
+func (b *shared) database(name string) string {
+	if b.dbs == nil {
+		return "sqlite:////tmp/" + fileName(name) + ".sqlite"
+	}
+	return b.dbs.URL(name)
+}
+
+func (b *shared) add(s *Server) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.by == nil {
@@ -92,7 +111,7 @@ func (b *backends) add(s *Server) {
 	b.by[s.Name] = s
 }
 
-func (b *backends) dial(ctx context.Context, name string) (net.Conn, error) {
+func (b *shared) dial(ctx context.Context, name string) (net.Conn, error) {
 	b.mu.Lock()
 	s := b.by[name]
 	b.mu.Unlock()

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/envdb"
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -89,7 +90,9 @@ type Env struct {
 	Gateway *front.Gateway
 	// Servers are in the order of the environment's parts.
 	Servers []*Server
-	Mode    string // "performance" or "consistent"
+	Mode    string           // "performance" or "consistent"
+	dbs     *envdb.Databases // nil: each server has a file in its box
+	ended   sync.Once
 	calls   string // path of the log of calls that goes into the run's record; "" for none
 }
 
@@ -162,6 +165,9 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 			e.discard(ctx, out)
 		}
 	}()
+	if err := e.databases(ctx, r, out); err != nil {
+		return nil, err
+	}
 	if err := e.startAll(ctx, r, out); err != nil {
 		return nil, err
 	}
@@ -169,6 +175,9 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 		return nil, err
 	}
 	if err := out.await(ctx, r.Wait); err != nil {
+		return nil, err
+	}
+	if err := out.watch(ctx, out.Names()...); err != nil {
 		return nil, err
 	}
 	for _, s := range out.Servers {
@@ -190,7 +199,7 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 func (e *Envs) startAll(ctx context.Context, r EnvRequest, out *Env) error {
 	out.Servers = make([]*Server, len(r.Env.Parts))
 	g, gctx := errgroup.WithContext(ctx)
-	sides := &backends{}
+	sides := &shared{dbs: out.dbs}
 	for i, p := range r.Env.Parts {
 		g.Go(func() error {
 			s, err := e.maker.start(gctx, r, p, sides)
@@ -229,10 +238,18 @@ func (e *Envs) discard(ctx context.Context, v *Env) {
 			e.log.Warn("could not be removed; the run's end tries again", "sandbox", s.Box.ID, "error", err)
 		}
 	}
+	if err := v.dropDatabases(ctx); err != nil {
+		e.log.Warn("the run's end tries again", "env", v.ID, "error", err)
+	}
 }
 
-// close ends the gateway and the servers' programs, and keeps the log of calls. The boxes are left to the run's account.
-func (e *Envs) close(ctx context.Context, v *Env) error {
+// close ends the gateway and the servers' programs, and keeps the log of calls. The boxes are left to the run's account. A second call does nothing.
+func (e *Envs) close(ctx context.Context, v *Env) (err error) {
+	v.ended.Do(func() { err = e.end(ctx, v) })
+	return err
+}
+
+func (e *Envs) end(ctx context.Context, v *Env) error {
 	e.mu.Lock()
 	e.runs[v.Run] = slices.DeleteFunc(e.runs[v.Run], func(o *Env) bool { return o == v })
 	if len(e.runs[v.Run]) == 0 {
@@ -306,56 +323,7 @@ func (e *Envs) Remove(ctx context.Context, run, id, step string) ([]string, erro
 		}
 		errs = append(errs, err)
 	}
-	return ids, errors.Join(errs...)
-}
-
-// pages waits until the frontends of websites answer.
-func (v *Env) pages(ctx context.Context) error {
-	var errs []error
-	for _, s := range v.Servers {
-		if s.backend() {
-			continue
-		}
-		t := s.transport()
-		defer t.CloseIdleConnections()
-		for pause := firstLook; ; pause = min(pause*3/2, lastLook) {
-			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address()+"/", nil)
-			if err != nil {
-				return err
-			}
-			resp, err := t.RoundTrip(req)
-			if err == nil {
-				resp.Body.Close()
-				if resp.StatusCode < http.StatusInternalServerError {
-					break
-				}
-				err = fmt.Errorf("status %d", resp.StatusCode)
-			}
-			if !sleep(ctx, pause) {
-				errs = append(errs, fmt.Errorf("the frontend of website %s is not ready: %w", diag.Repr(s.Name), err))
-				break
-			}
-		}
-	}
-	return errors.Join(errs...)
-}
-
-// Pauses between looks at a frontend that is being started.
-const (
-	firstLook = 5 * time.Millisecond
-	lastLook  = 200 * time.Millisecond
-)
-
-// sleep is false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
+	return ids, errors.Join(append(errs, v.dropDatabases(ctx))...)
 }
 
 // await waits until every server has answered, or one has died.

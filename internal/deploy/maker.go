@@ -16,6 +16,7 @@ import (
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/env"
+	"agentenv.internal/agentenv/internal/envdb"
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/guest"
@@ -40,6 +41,8 @@ type EnvOptions struct {
 	Records Records
 	// Redact takes secrets out of what is kept; nil knows none.
 	Redact *redact.Redactor
+	// Postgres is where environments have their databases; nil: each has a file in its box.
+	Postgres *envdb.Server
 	// PythonIndex is the URL of the index that packages come from; "" is DefaultPythonIndex.
 	PythonIndex string
 }
@@ -121,7 +124,7 @@ func unsupported(format string, args ...any) error {
 }
 
 // start makes the box of a part and starts its server. A Server beside an error has a box that is to be removed.
-func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, sides *backends) (*Server, error) {
+func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, sides *shared) (*Server, error) {
 	m.boxes.mu.Lock()
 	policy := m.boxes.account(r.Run).policy
 	m.boxes.mu.Unlock()
@@ -154,17 +157,22 @@ func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, sides 
 	if err != nil {
 		return s, err
 	}
+	c.Env = append(c.Env, "DATABASE_URL="+sides.database(p.Name))
 	if err := m.place(ctx, p, &w, made, box); err != nil {
 		return s, step.Infra(fmt.Errorf("put its folder into the sandbox: %w", err))
 	}
 	s.server = newServer(p.Name, box, c)
-	switch {
-	case p.Key == frontendKey: // before it is started: some look for their backend at once
-		d, err := openDoor(ctx, box, net.JoinHostPort("127.0.0.1", strconv.Itoa(doorPort(s.port))), func(ctx context.Context) (net.Conn, error) { return sides.dial(ctx, p.Name) })
-		if err != nil {
+	if sides.dbs != nil && s.backend() {
+		if err := s.inwards(ctx, box, envdb.BoxAddress, sides.dbs.Dial); err != nil {
 			return s, step.Infra(err)
 		}
-		s.inward = append(s.inward, d)
+	}
+	switch {
+	case p.Key == frontendKey: // before it is started: some look for their backend at once
+		at := net.JoinHostPort("127.0.0.1", strconv.Itoa(doorPort(s.port)))
+		if err := s.inwards(ctx, box, at, func(ctx context.Context) (net.Conn, error) { return sides.dial(ctx, p.Name) }); err != nil {
+			return s, step.Infra(err)
+		}
 	case p.Website():
 		sides.add(s)
 	}
@@ -282,7 +290,6 @@ func commandOf(p envstore.Part, process bool, entry *sandbox.Entry) (guest.Comma
 	}
 	c.Env = append(c.Env,
 		"MCP_HOST=127.0.0.1", "MCP_PORT="+port, "ENVIRONMENT_NAME="+p.Name, "SERVICE_NAME="+p.Name,
-		"DATABASE_URL=sqlite:////tmp/"+fileName(p.Name)+".sqlite",
 	)
 	return c, nil
 }
@@ -331,6 +338,9 @@ func (s *Server) transport() *http.Transport {
 func (e *Envs) front(ctx context.Context, r EnvRequest, v *Env) (*front.Gateway, error) {
 	o := front.Options{Name: v.Title, Consistent: r.Consistent, Log: e.log, CallLog: e.callLog(r), StateFile: r.StateFile}
 	e.record(r, v, &o)
+	if v.dbs != nil {
+		o.Changes = v.dbs
+	}
 	for _, s := range v.Servers {
 		if !s.backend() {
 			continue

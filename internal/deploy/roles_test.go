@@ -15,6 +15,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"agentenv.internal/agentenv/sdk/env"
 	"agentenv.internal/agentenv/sdk/wire"
 )
@@ -89,6 +91,27 @@ func wordsServer() *env.Env {
 	}
 	env.AddTool(e, name+"big", "A long text.", func(_ context.Context, in size) (string, error) {
 		return "begin" + strings.Repeat("x", in.Bytes) + "end", nil
+	})
+	type query struct {
+		SQL string `json:"sql"`
+	}
+	env.AddTool(e, name+"sql", "Run SQL in the server's database.", func(ctx context.Context, in query) (string, error) {
+		c, err := pgx.Connect(ctx, os.Getenv("DATABASE_URL"))
+		if err != nil {
+			return "", err
+		}
+		defer func() { _ = c.Close(ctx) }()
+		out, err := c.PgConn().Exec(ctx, in.SQL).ReadAll()
+		if err != nil {
+			return "failed: " + err.Error(), nil
+		}
+		var text []string
+		for _, r := range out {
+			for _, row := range r.Rows {
+				text = append(text, string(bytes.Join(row, []byte("|"))))
+			}
+		}
+		return strings.Join(text, "\n"), nil
 	})
 	env.AddTool(e, name+"fetch", "What a URL answers from inside.", fetchInside)
 	return e
