@@ -8,6 +8,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/act"
+	"agentenv.internal/agentenv/internal/step/data"
 	"agentenv.internal/agentenv/internal/step/world"
 	"agentenv.internal/agentenv/internal/store"
 )
@@ -43,9 +44,11 @@ func (a *App) getAgents(ctx context.Context) (*deploy.Agents, error) {
 }
 
 // agentExecutors are what does the work of step types that need agents.
-func agentExecutors(s store.Store, a *deploy.Agents) map[string]step.Executor {
+func agentExecutors(s store.Store, a *deploy.Agents, human func(context.Context) (string, error)) map[string]step.Executor {
 	return map[string]step.Executor{
-		"deploy_agent": world.NewDeployAgent(a),
-		"prompt_agent": act.NewPromptAgent(a, bundlerun.NewObjects(s)),
+		"add_skills":         data.NewAddSkills(s, a),
+		"deploy_agent":       world.NewDeployAgent(a),
+		"deploy_human_agent": world.NewDeployHumanAgent(a, human),
+		"prompt_agent":       act.NewPromptAgent(a, bundlerun.NewObjects(s)),
 	}
 }

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"context"
+
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/step"
@@ -14,7 +16,7 @@ import (
 )
 
 // executors are what does the work of each step type. A type that has none here is refused before anything runs.
-func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.Agents, web *data.Downloads, judges verify.RubricsOptions) *catalog.Set[step.Executor] {
+func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.Agents, human func(context.Context) (string, error), web *data.Downloads, judges verify.RubricsOptions) *catalog.Set[step.Executor] {
 	set := catalog.New[step.Executor]("executor")
 	for name, x := range map[string]step.Executor{
 		"aggregate_verifiers":                   verify.NewAggregateVerifiers(),
@@ -22,16 +24,16 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.A
 		"modify_env_tool_access":                control.NewModifyEnvToolAccess(e),
 		"register_env_triggers":                 control.NewRegisterEnvTriggers(e),
 		"sync_env_clock":                        control.NewSyncEnvClock(e),
-		"collect_artifacts":                     data.NewCollectArtifacts(s, d),
+		"collect_artifacts":                     data.NewCollectArtifacts(s, a.Boxes()),
 		"deploy_env":                            world.NewDeployEnv(s, e),
 		"deploy_sandbox":                        world.NewDeploySandbox(d),
 		"env_outcome_verifier":                  verify.NewEnvOutcomeVerifier(s, d, e),
-		"load_artifact":                         data.NewLoadArtifact(s, d, e, web),
+		"load_artifact":                         data.NewLoadArtifact(s, a.Boxes(), e, web),
 		"reset_env":                             world.NewResetEnv(e),
 		"review":                                control.NewReview(),
 		"rubrics_verifier":                      verify.NewRubricsVerifier(judges),
 		"run_container_unit_tests_verifier":     verify.NewUnitTestsVerifier(d),
-		"run_code":                              act.NewRunCode(s, d),
+		"run_code":                              act.NewRunCode(s, a.Boxes()),
 		"snapshot_env":                          data.NewSnapshotEnv(s, e),
 		"teardown_sandboxes":                    world.NewTeardownSandboxes(d, e, a),
 		"validation_gate_aggregator":            validate.NewValidationGateAggregator(),
@@ -42,11 +44,11 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.A
 		"verify_mcp_tool_schema":                validate.NewVerifyMCPToolSchema(e),
 		"verify_spec_conformance":               validate.NewVerifySpecConformance(e),
 		"verify_universe_load_export_roundtrip": validate.NewVerifyUniverseRoundTrip(s, e),
-		"verify_sandbox":                        verify.NewVerifySandbox(d),
+		"verify_sandbox":                        verify.NewVerifySandbox(a.Boxes()),
 	} {
 		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
 	}
-	for name, x := range agentExecutors(s, a) {
+	for name, x := range agentExecutors(s, a, human) {
 		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
 	}
 	return set

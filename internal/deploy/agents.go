@@ -352,7 +352,10 @@ func (a *Agent) Box(ctx context.Context) (guest.Box, error) {
 		return a.box, nil
 	}
 	d := a.all.boxes
-	if a.req.Sandbox == "" {
+	if a.req.URL != "" {
+		return nil, fmt.Errorf("the sandbox of agent %s, which runs elsewhere, %w", diag.Repr(a.Name), ErrNoBox)
+	}
+	if a.req.Sandbox == "" && a.info == nil {
 		info, err := d.Create(ctx, Request{
 			Run: a.Run, Step: a.Step, Attempt: a.req.Attempt, Name: a.boxName(), Type: a.req.Type, Spec: a.req.Spec,
 		})
@@ -404,3 +407,24 @@ func (a *Agent) Release() string {
 
 // Redactor takes the values of secrets out of what is recorded.
 func (g *Agents) Redactor() *redact.Redactor { return g.o.Redact }
+
+// agentBoxes opens sandboxes of runs by their names, and those of agents by step.AgentBox.
+type agentBoxes struct {
+	boxes  *Deployments
+	agents *Agents
+}
+
+// Boxes opens sandboxes of runs and of their agents.
+func (g *Agents) Boxes() step.Boxes { return agentBoxes{g.boxes, g} }
+
+func (b agentBoxes) Box(ctx context.Context, run, name string) (guest.Box, error) {
+	who, ok := step.BoxAgent(name)
+	if !ok {
+		return b.boxes.Box(ctx, run, name)
+	}
+	box, err := b.agents.Box(ctx, run, who)
+	if errors.Is(err, ErrNoAgent) {
+		return nil, fmt.Errorf("agent %s %w", diag.Repr(who), ErrNoBox)
+	}
+	return box, err
+}

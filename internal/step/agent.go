@@ -1,6 +1,11 @@
 package step
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/doc"
+)
 
 // Where deploy steps append an Agent, and prompt_agent a PromptResponse.
 const (
@@ -82,4 +87,21 @@ type PromptResponse struct {
 	TrajectoryURL string      `json:"agent_trajectory_object_url,omitempty"`
 	URLs          []string    `json:"target_agent_per_turn_trajectory_object_urls,omitempty"`
 	Turns         []Turn      `json:"turns"`
+}
+
+// agentMark begins the names by which Boxes that know agents open an agent's sandbox. No sandbox has a name that begins so.
+const agentMark = "\x00agent "
+
+// AgentBox is the name by which Boxes open the sandbox that an agent works in.
+func AgentBox(agent string) string { return agentMark + agent }
+
+// BoxAgent is the agent whose sandbox a name means.
+func BoxAgent(name string) (agent string, ok bool) { return strings.CutPrefix(name, agentMark) }
+
+// Target is the name, for Boxes, of the sandbox that a step means by sandbox_name or agent_name.
+func Target(d doc.Node) string {
+	if name := strings.TrimSpace(d.Get("sandbox_name").Text()); name != "" {
+		return name
+	}
+	return AgentBox(strings.TrimSpace(d.Get("agent_name").Text()))
 }

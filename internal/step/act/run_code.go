@@ -59,14 +59,10 @@ var _ step.Preflighter = (*RunCode)(nil)
 // Preflight tells which targets and scripts can't be.
 func (e *RunCode) Preflight(ctx context.Context, d doc.Node, p step.Plan) diag.List {
 	var l diag.List
-	if d.Get("sandbox_name").Text() == "" {
-		field := "agent_name"
-		if d.Get("env_id").Text() != "" {
-			field = "env_id"
-		}
+	if d.Get("sandbox_name").Text() == "" && d.Get("agent_name").Text() == "" {
 		l.Add(diag.Problem{
-			Pos: d.Get(field).Pos(), Where: field, Code: "act.target",
-			Summary: "scripts can only run in sandboxes with this version of agent-env", Fix: "name the sandbox in sandbox_name",
+			Pos: d.Get("env_id").Pos(), Where: "env_id", Code: "act.target",
+			Summary: "scripts can only run in sandboxes, also of agents, with this version of agent-env", Fix: "name the sandbox in sandbox_name, or the agent in agent_name",
 		})
 	}
 	if p.Type == nil {
@@ -95,7 +91,7 @@ func (e *RunCode) Run(ctx context.Context, c *step.Call) error {
 	if err != nil {
 		return err
 	}
-	box, err := e.boxes.Box(ctx, c.Run, c.Doc.Get("sandbox_name").Text())
+	box, err := e.boxes.Box(ctx, c.Run, step.Target(c.Doc))
 	if err != nil {
 		if step.IsInfra(err) {
 			return err

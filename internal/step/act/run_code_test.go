@@ -250,8 +250,8 @@ func TestRunCodePreflight(t *testing.T) {
 	r.PutOther("@local/b/skill", "skill")
 	for text, want := range map[string]string{
 		`"script_artifact_id": "@local/b/x", "sandbox_name": "box"`: "",
-		`"script_artifact_id": "@local/b/x"`:                        "agent_name: scripts can only run in sandboxes with this version of agent-env; name the sandbox in sandbox_name",
-		`"script_artifact_id": "@local/b/skill", "env_id": "e"`: "env_id: scripts can only run in sandboxes with this version of agent-env; name the sandbox in sandbox_name\n" +
+		`"script_artifact_id": "@local/b/x"`:                        "env_id: scripts can only run in sandboxes, also of agents, with this version of agent-env; name the sandbox in sandbox_name, or the agent in agent_name",
+		`"script_artifact_id": "@local/b/skill", "env_id": "e"`: "env_id: scripts can only run in sandboxes, also of agents, with this version of agent-env; name the sandbox in sandbox_name, or the agent in agent_name\n" +
 			"script_artifact_id: '@local/b/skill' is of type skill, which holds no script; use an artifact of type file or file_artifact_universe",
 	} {
 		d := r.Doc(`{"id": "x", "type": "run_code", ` + text + `}`)

@@ -54,8 +54,8 @@ func (e *CollectArtifacts) Preflight(_ context.Context, d doc.Node, _ step.Plan)
 			refuse(f, "data.target", "files can only be collected from sandboxes by this version of agent-env", "name the source in sandbox_name")
 		}
 	}
-	if d.Get("sandbox_name").Text() == "" && len(l) == 0 {
-		refuse("agent_name", "data.target", "files can only be collected from sandboxes by this version of agent-env", "name the source in sandbox_name")
+	if d.Get("sandbox_name").Text() == "" && d.Get("agent_name").Text() == "" && len(l) == 0 {
+		refuse("agent_name", "data.target", "files can only be collected from sandboxes by this version of agent-env", "name the source in sandbox_name or agent_name")
 	}
 	if suffix := d.Get("universe_id_suffix").Text(); suffix != "" {
 		err := ref.CheckLocal(ref.LocalPrefix + "x" + suffix)
@@ -92,7 +92,7 @@ func (e *CollectArtifacts) Run(ctx context.Context, c *step.Call) error {
 		return err
 	}
 	name := c.Doc.Get("sandbox_name").Text()
-	box, err := e.boxes.Box(ctx, c.Run, name)
+	box, err := e.boxes.Box(ctx, c.Run, step.Target(c.Doc))
 	if err != nil {
 		return boxError(err)
 	}

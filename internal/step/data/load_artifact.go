@@ -26,6 +26,8 @@ import (
 const (
 	// defaultDestination is where a sandbox gets files when the step says nothing.
 	defaultDestination = "/loaded"
+	// agentDestination is where an agent finds what is loaded for it.
+	agentDestination = "/tmp/file_artifacts"
 	// maxListed bounds how many file names the context document keeps of one artifact.
 	maxListed = 1000
 	// LoadedPath is where load_artifact leaves what it copied.
@@ -64,10 +66,8 @@ func (e *LoadArtifact) Preflight(ctx context.Context, d doc.Node, p step.Plan) d
 	refuse := func(field, code, summary, fix string) {
 		l.Add(diag.Problem{Pos: d.Get(field).Pos(), Where: field, Code: code, Summary: summary, Fix: fix})
 	}
-	for _, f := range []string{"agent_name", "container_name"} {
-		if !d.Get(f).IsNull() {
-			refuse(f, "data.target", "only environments and sandboxes can be loaded into by this version of agent-env", "name the target in env_id or sandbox_name")
-		}
+	if f := "container_name"; !d.Get(f).IsNull() {
+		refuse(f, "data.target", "only environments, agents and sandboxes can be loaded into by this version of agent-env", "name the target in env_id, agent_name or sandbox_name")
 	}
 	fits, target, fix := artifact.HoldsFiles, "a sandbox", []any{artifact.File, artifact.FileUniverse}
 	if !d.Get("env_id").IsNull() {
@@ -186,7 +186,7 @@ func (e *LoadArtifact) Run(ctx context.Context, c *step.Call) error {
 		c.Log.Info("there was nothing to load: that step had nothing to store")
 		return nil
 	}
-	box, err := e.boxes.Box(ctx, c.Run, name)
+	box, err := e.boxes.Box(ctx, c.Run, step.Target(c.Doc))
 	if err != nil {
 		return boxError(err)
 	}
@@ -195,6 +195,9 @@ func (e *LoadArtifact) Run(ctx context.Context, c *step.Call) error {
 	}
 	for _, rec := range l.done {
 		rec.Sandbox, rec.Destination = name, l.to
+		if who := c.Doc.Get("agent_name").Text(); who != "" && name == "" {
+			rec.Agent = &who
+		}
 		c.Log.Info("loaded", "artifact", rec.ID, "version", rec.Version, "files", rec.Count, "into", l.to)
 		if err := c.Out.Append(LoadedPath, rec); err != nil {
 			return err
@@ -283,6 +286,9 @@ func destination(d doc.Node) string {
 	to := d.Get("destination_path").Text()
 	if to == "" {
 		to = defaultDestination
+		if d.Get("sandbox_name").Text() == "" {
+			to = agentDestination
+		}
 	}
 	return path.Join("/", to)
 }

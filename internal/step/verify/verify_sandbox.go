@@ -37,19 +37,6 @@ type VerifySandbox struct{ boxes step.Boxes }
 // NewVerifySandbox makes the executor.
 func NewVerifySandbox(b step.Boxes) *VerifySandbox { return &VerifySandbox{b} }
 
-var _ step.Preflighter = (*VerifySandbox)(nil)
-
-// Preflight refuses targets that can't exist yet.
-func (e *VerifySandbox) Preflight(_ context.Context, d doc.Node, _ step.Plan) diag.List {
-	if strings.TrimSpace(d.Get("sandbox_name").Text()) != "" {
-		return nil
-	}
-	return diag.List{{
-		Pos: d.Get("agent_name").Pos(), Where: "agent_name", Code: "verify.target",
-		Summary: "agents can't be deployed by this version of agent-env", Fix: "name the sandbox to check in sandbox_name",
-	}}
-}
-
 // outcome is how one criterion ended.
 type outcome struct {
 	ok  bool
@@ -58,7 +45,7 @@ type outcome struct {
 
 // Run tries every criterion in order and leaves the verification. A command is one exec in the sandbox; files are looked at without any.
 func (e *VerifySandbox) Run(ctx context.Context, c *step.Call) error {
-	box, err := e.boxes.Box(ctx, c.Run, strings.TrimSpace(c.Doc.Get("sandbox_name").Text()))
+	box, err := e.boxes.Box(ctx, c.Run, step.Target(c.Doc))
 	if err != nil {
 		if step.IsInfra(err) {
 			return err

@@ -240,15 +240,3 @@ func TestAggregate(t *testing.T) {
 		}
 	}
 }
-
-func TestVerifyPreflight(t *testing.T) {
-	r := rig(t)
-	for text, want := range map[string]string{
-		`{"id": "v", "type": "verify_sandbox", "sandbox_name": "box"}`: "",
-		`{"id": "v", "type": "verify_sandbox"}`:                        "agent_name: agents can't be deployed by this version of agent-env; name the sandbox to check in sandbox_name",
-	} {
-		if got := steptest.Texts(NewVerifySandbox(r.Deploy).Preflight(t.Context(), r.Doc(text), step.Plan{})); got != want {
-			t.Errorf("%s: %s", text, got)
-		}
-	}
-}

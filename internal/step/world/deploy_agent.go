@@ -11,6 +11,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
@@ -56,7 +57,7 @@ func (e *DeployAgent) Preflight(ctx context.Context, d doc.Node, p step.Plan) di
 	}
 	switch err := e.agents.Check(ctx, p.Sandbox, p.Isolation, r); {
 	case err == nil:
-	case errors.Is(err, store.ErrNotFound): // the run writes it, or the step's references told
+	case errors.Is(err, store.ErrNotFound) && p.Type != nil && p.Type(ctx, ref.Agent, r.ID, r.Version) != "": // the run writes it
 	default:
 		refuse("a2a_agent_id", diag.Clean(err.Error()), "")
 	}

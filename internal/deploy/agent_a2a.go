@@ -1,0 +1,442 @@
+package deploy
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"agentenv.internal/agentenv/internal/agent/a2a"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/model"
+	"agentenv.internal/agentenv/internal/model/source"
+	"agentenv.internal/agentenv/internal/modelproxy"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/trajectory"
+	"agentenv.internal/agentenv/sdk/wire"
+)
+
+// a2aRunner speaks to an agent that serves A2A: in a box, or elsewhere. Its prompts are made one at a time.
+type a2aRunner struct {
+	agent     *Agent
+	client    *a2a.Client
+	card      wire.AgentCard
+	box       guest.Box // nil for one elsewhere
+	server    *server   // nil for one elsewhere
+	transport *http.Transport
+	model     string // where nothing else names one
+
+	proxy atomic.Pointer[modelproxy.Proxy] // of the prompt under way; nil while there is none
+	doors []*http.Server
+	wg    sync.WaitGroup
+	ports int // next door's
+
+	prompt   sync.Mutex // held during a prompt
+	settings Settings
+}
+
+// exchanges are what a prompt's agent and its model said.
+type exchanges struct {
+	ctx    context.Context //nolint:containedctx // the prompt's
+	mu     sync.Mutex
+	record func(trajectory.Event) error
+	spent  func(model.Usage)
+	usage  model.Usage
+	last   modelproxy.Exchange
+	n      int
+}
+
+// Configure sets what the agent's card lists. An agent that can't be given its system prompt is refused.
+func (r *a2aRunner) Configure(ctx context.Context, s Settings) error {
+	left, err := r.configure(ctx, s)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(left, "system_prompt") {
+		return &NotTaken{"system prompt"}
+	}
+	r.prompt.Lock()
+	defer r.prompt.Unlock()
+	r.settings = s
+	return nil
+}
+
+// configure sets what the agent's card lists, and answers what it doesn't.
+func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, err error) {
+	op, ok := r.card.AgentOperation(wire.URNAgentConfig, "set")
+	in := map[string]any{}
+	for _, f := range []struct {
+		name string
+		v    any
+		set  bool
+	}{
+		{"name", s.Name, s.Name != ""},
+		{"description", s.Description, s.Description != ""},
+		{"role", s.Role, s.Role != ""},
+		{"system_prompt", s.SystemPrompt, s.SystemPrompt != ""},
+		{"model", s.Model, s.Model != ""},
+		{"model_params", s.ModelParams, s.ModelParams != nil},
+		{"effort", s.Effort, s.Effort != ""},
+		{"harness", s.Harness, s.Harness != ""},
+		{"max_turns", s.MaxTurns, s.MaxTurns > 0},
+		{"max_thinking_tokens", s.MaxThinking, s.MaxThinking > 0},
+		{"output_format", s.OutputFormat, s.OutputFormat != nil},
+		{"agentenv_tools", s.Tools, s.Tools != nil},
+		{"timeout_seconds", int(s.Timeout / time.Second), s.Timeout >= time.Second},
+	} {
+		switch {
+		case !f.set:
+		case ok && (op.Request == nil || op.Request.Takes(f.name)):
+			in[f.name] = f.v
+		case f.name != "role" && f.name != "name" && f.name != "description" && f.name != "timeout_seconds": // those are for the agent's own comfort
+			left = append(left, f.name)
+		}
+	}
+	if len(in) == 0 {
+		return left, nil
+	}
+	return left, r.fault(ctx, r.client.Operation(ctx, &r.card, wire.URNAgentConfig, "set", in, nil, false))
+}
+
+// fault is an error of an agent's extension: one that is not there any more is no fault of the agent's task.
+func (r *a2aRunner) fault(ctx context.Context, err error) error {
+	if errors.Is(err, a2a.ErrUnreachable) && ctx.Err() == nil {
+		return step.Infra(&step.Error{Type: "AgentUnreachable", Err: err})
+	}
+	return err
+}
+
+// firstDoor is where an agent finds its first environment; others follow after the model's.
+const firstDoor = 18765
+
+// AddMCP opens a door to an environment in the agent's box and tells the agent of it.
+func (r *a2aRunner) AddMCP(ctx context.Context, m MCP) error {
+	if m.URL == "" {
+		if r.box == nil {
+			return fmt.Errorf("an agent that runs elsewhere can't reach environment %s: only agents in sandboxes of their own have doors to environments", diag.Repr(m.Name))
+		}
+		port := firstDoor + r.ports
+		if r.ports > 0 {
+			port++ // the model's is between them
+		}
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if err := r.listen(ctx, address, m.Env.Gateway.Door(r.agent.Principal())); err != nil {
+			return err
+		}
+		r.ports++
+		m.URL = "http://" + address + wire.MCPPath
+	}
+	in := map[string]any{"url": m.URL}
+	op, ok := r.card.AgentOperation(wire.URNMCPConfig, "add")
+	if !ok {
+		return fmt.Errorf("%s add %w", wire.URNMCPConfig, ErrNotServed)
+	}
+	takes := func(names ...string) bool { return op.Request == nil || op.Request.Takes(names...) }
+	if takes("url", "name") && m.Name != "" {
+		in["name"] = m.Name
+	}
+	headers := m.Headers
+	if m.Role != "" {
+		headers = map[string]string{wire.RoleHeader: m.Role}
+	}
+	if with := append(keys(in), "headers"); headers != nil && takes(with...) {
+		in["headers"] = headers
+	}
+	return r.fault(ctx, r.client.Operation(ctx, &r.card, wire.URNMCPConfig, "add", in, nil, len(m.Headers) > 0))
+}
+
+func keys(m map[string]any) []string {
+	var out []string
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
+
+// AddSkill gives the agent the text of a skill. Its other files are put into its box where it has one.
+func (r *a2aRunner) AddSkill(ctx context.Context, s Skill) error {
+	held, err := holdSkill(s)
+	if err != nil {
+		return err
+	}
+	if len(s.Files) > 1 {
+		if r.box == nil {
+			return fmt.Errorf("a skill of several files %w", ErrNotServed)
+		}
+		if err := guest.Put(ctx, r.box, skillFolder+"/"+s.Name, s.Files); err != nil {
+			return step.Infra(fmt.Errorf("put the skill into the agent's sandbox: %w", err))
+		}
+	}
+	in := map[string]any{"name": s.Name, "description": s.Description, "skill_md": held.texts["SKILL.md"]}
+	return r.fault(ctx, r.client.Operation(ctx, &r.card, wire.URNSkillConfig, "add", in, nil, false))
+}
+
+// listen serves a handler at an address of the agent's box until Close.
+func (r *a2aRunner) listen(ctx context.Context, address string, h http.Handler) error {
+	l, err := r.box.Listen(context.WithoutCancel(ctx), "tcp", address)
+	if err != nil {
+		return step.Infra(fmt.Errorf("open a door at %s of the agent's sandbox: %w", address, err))
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	r.doors = append(r.doors, srv)
+	r.wg.Go(func() { _ = srv.Serve(l) }) // it ends with Close, or with the box
+	return nil
+}
+
+// serveModel opens the door to the model. Between prompts nobody answers there.
+func (r *a2aRunner) serveModel(ctx context.Context) error {
+	return r.listen(ctx, modelAddress, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if p := r.proxy.Load(); p != nil {
+			p.ServeHTTP(w, q)
+			return
+		}
+		http.Error(w, "there is no prompt under way", http.StatusServiceUnavailable)
+	}))
+}
+
+// Close ends the agent's program and its doors.
+func (r *a2aRunner) Close() error {
+	if r.server != nil {
+		r.server.stop()
+	}
+	for _, d := range r.doors {
+		_ = d.Close()
+	}
+	r.wg.Wait()
+	if r.transport != nil {
+		r.transport.CloseIdleConnections()
+	}
+	return nil
+}
+
+// proxyFor stands between the agent and its model for one prompt.
+func (r *a2aRunner) proxyFor(ctx context.Context, s Settings, x *exchanges) (*modelproxy.Proxy, error) {
+	models := r.agent.all.o.Models
+	endpoint, err := models.Endpoint(ctx)
+	if err != nil {
+		return nil, err
+	}
+	o := modelproxy.Options{Name: s.Model, Variant: max(r.agent.Trial, 1) - 1, Record: x.add}
+	base := endpoint.BaseURL
+	if own := r.agent.req.BaseURL; own != "" && own != base {
+		o.Upstream = &modelproxy.Upstream{BaseURL: own, Prices: endpoint.Prices} // another endpoint is given no key
+	} else if base != "" {
+		o.Upstream = &modelproxy.Upstream{BaseURL: base, Key: endpoint.Key, Headers: endpoint.Headers, Prices: endpoint.Prices}
+	}
+	if _, scripted := source.Script(s.Model); scripted {
+		m, err := models.Model(ctx, s.Model, "")
+		if err != nil {
+			return nil, err
+		}
+		o.Local = func(name string) (model.Model, bool) { return m, name == s.Model }
+	}
+	return modelproxy.New(o)
+}
+
+// Prompt configures the agent, sends it the message and waits for its task.
+func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
+	r.prompt.Lock()
+	defer r.prompt.Unlock()
+	s := p.Settings.or(r.settings)
+	if s.Model == "" {
+		s.Model = r.model
+	}
+	x := &exchanges{ctx: ctx, record: p.Record.Record, spent: p.Spent}
+	if r.box != nil {
+		proxy, err := r.proxyFor(ctx, s, x)
+		if err != nil {
+			return Reply{}, &step.Error{Type: "ModelError", Err: err}
+		}
+		r.proxy.Store(proxy)
+		defer func() {
+			r.proxy.Store(nil)
+			proxy.Close()
+		}()
+	}
+	told := p.Settings
+	told.Model = s.Model
+	left, err := r.configure(ctx, told)
+	if err != nil {
+		return Reply{}, err
+	}
+	out := Reply{LeftOut: left, Model: s.Model}
+	if slices.Contains(left, "model") && r.box == nil {
+		out.Model = ""
+	}
+	text := ""
+	for _, part := range p.Parts {
+		text += part.Text
+	}
+	if err := p.Record.Record(trajectory.Event{At: time.Now(), Kind: trajectory.Said, Source: trajectory.User, Text: text}); err != nil {
+		return out, step.Infra(&step.Error{Type: "RecordError", Err: err})
+	}
+	task, err := r.client.Ask(ctx, wire.Message{MessageID: p.Task, Role: wire.RoleUser, Parts: p.Parts, ContextID: p.Context}, a2a.Wait{
+		Every: p.Poll, Alive: r.alive,
+	})
+	out.Task = task.ID
+	out.Usage = x.total()
+	if err != nil {
+		return r.lost(ctx, out, err)
+	}
+	r.take(&out, task, x)
+	if x.count() == 0 {
+		_ = p.Record.Record(trajectory.Event{At: time.Now(), Kind: trajectory.Answered, Model: out.Model, Text: out.Text}) // the reply says it too
+	}
+	r.native(ctx, &out, task.ID)
+	if out.ErrorType != "" && x.unserved() {
+		return out, step.Infra(&step.Error{Type: "ModelError", Err: fmt.Errorf("the agent's model could not be asked: %s", x.why())})
+	}
+	return out, nil
+}
+
+// alive tells why an agent's program can't answer any more.
+func (r *a2aRunner) alive(context.Context) error {
+	if r.server == nil {
+		return nil
+	}
+	select {
+	case <-r.server.dead():
+		return errors.New("its program has ended")
+	default:
+		return nil
+	}
+}
+
+// lost is the outcome of a prompt whose agent could not be asked to the end: an agent that died has failed, one that nobody reaches is not to blame.
+func (r *a2aRunner) lost(ctx context.Context, out Reply, err error) (Reply, error) {
+	var rpc *wire.Error
+	var status *a2a.StatusError
+	switch {
+	case ctx.Err() != nil:
+		return out, context.Cause(ctx)
+	case errors.Is(err, guest.ErrGone):
+		return out, err
+	case r.alive(ctx) != nil:
+		out.ErrorType, out.ErrorCode, out.ErrorMessage = wire.AgentError, "died", r.server.trouble(errors.New("it ended")).Error()
+		return out, nil
+	case errors.As(err, &rpc), errors.As(err, &status):
+		out.ErrorType, out.ErrorCode, out.ErrorMessage = wire.AgentError, "protocol", err.Error()
+		return out, nil
+	case errors.Is(err, a2a.ErrUnreachable):
+		return out, step.Infra(&step.Error{Type: "AgentUnreachable", Err: err})
+	default:
+		out.ErrorType, out.ErrorCode, out.ErrorMessage = wire.AgentError, "protocol", err.Error()
+		return out, nil
+	}
+}
+
+// take reads the reply out of a task that ended.
+func (r *a2aRunner) take(out *Reply, t wire.Task, x *exchanges) {
+	reply := wire.ReadReply(t.Status.Message)
+	out.Text, out.Structured = reply.Text, reply.StructuredOutput
+	if reply.ToolCalls != nil {
+		out.ToolCalls = int(*reply.ToolCalls)
+	}
+	if u := reply.Usage; u != nil && x.count() == 0 { // what passed the model's door is counted there
+		if u.InputTokens != nil {
+			out.Usage.Input = *u.InputTokens
+		}
+		if u.OutputTokens != nil {
+			out.Usage.Output = *u.OutputTokens
+		}
+		if u.CostUSD != nil {
+			out.Usage.USD, out.Usage.Priced = *u.CostUSD, true
+		}
+		if x.spent != nil {
+			x.spent(out.Usage)
+		}
+	}
+	if t.Status.State == wire.TaskCompleted {
+		return
+	}
+	out.ErrorType, out.ErrorCode, out.ErrorMessage = reply.ErrorType, reply.ErrorCode, reply.ErrorMessage
+	if out.ErrorType != wire.InfraError {
+		out.ErrorType = wire.AgentError
+	}
+	if out.ErrorCode == "" {
+		out.ErrorCode = t.Status.State
+	}
+	if out.ErrorMessage == "" {
+		out.ErrorMessage = reply.Text
+	}
+}
+
+// native asks for the agent's own record; an agent that has none is no worse for it.
+func (r *a2aRunner) native(ctx context.Context, out *Reply, task string) {
+	var got struct {
+		Trajectory json.RawMessage `json:"trajectory"`
+	}
+	if err := r.client.Operation(ctx, &r.card, wire.URNTrajectory, "get", map[string]any{"task_id": task}, &got, false); err == nil && len(got.Trajectory) > 0 {
+		out.Native, out.NativeFormat = got.Trajectory, "a2a-trajectory/v1"
+	}
+}
+
+// add takes an exchange: as events of the trajectory, and as a cost.
+func (x *exchanges) add(e modelproxy.Exchange) error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if e.Protocol == "" {
+		return nil
+	}
+	x.n++
+	x.last = e
+	if e.Usage != nil {
+		x.usage = x.usage.Add(*e.Usage)
+		if x.spent != nil {
+			x.spent(*e.Usage)
+		}
+	}
+	for _, ev := range modelproxy.Events(x.ctx, e) {
+		if err := x.record(ev); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *exchanges) total() model.Usage {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.usage
+}
+
+func (x *exchanges) count() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.n
+}
+
+// unserved tells whether the last thing that the agent's model did was to fail for reasons that aren't the agent's.
+func (x *exchanges) unserved() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.n == 0 {
+		return false
+	}
+	switch s := x.last.Status; {
+	case s >= 500, s == http.StatusTooManyRequests, s == http.StatusUnauthorized, s == http.StatusForbidden, s == http.StatusNotFound, s == http.StatusRequestTimeout:
+		return true
+	default:
+		return x.last.Cut && !strings.Contains(x.last.Error, "the agent left")
+	}
+}
+
+func (x *exchanges) why() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.last.Error != "" {
+		return x.last.Error
+	}
+	return "the endpoint answered HTTP " + strconv.Itoa(x.last.Status)
+}
+
+var _ Runner = (*a2aRunner)(nil)

@@ -1,0 +1,200 @@
+package data
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/store"
+)
+
+// Agents is what the executors need of deployed agents.
+type Agents interface {
+	Agent(run, name string) (*deploy.Agent, error)
+}
+
+// AddSkills gives a deployed agent skills: written in the step, of the store, and for files that were loaded for it.
+type AddSkills struct {
+	store  Store
+	agents Agents
+}
+
+// NewAddSkills makes the executor.
+func NewAddSkills(s Store, a Agents) *AddSkills { return &AddSkills{s, a} }
+
+var _ step.Preflighter = (*AddSkills)(nil)
+
+// Preflight tells which sources can't be added here.
+func (e *AddSkills) Preflight(_ context.Context, d doc.Node, _ step.Plan) diag.List {
+	var l diag.List
+	refuse := func(n doc.Node, field, summary string) {
+		l.Add(diag.Problem{Pos: n.Pos(), Where: field, Code: "data.skill", Summary: summary, Fix: "leave it out"})
+	}
+	for i, s := range d.Get("skills").Items() {
+		if n := s.Get("object_url"); !n.IsNull() {
+			refuse(n, fmt.Sprintf("skills[%d].object_url", i), "skills can't be read from object stores by this version of agent-env")
+		}
+	}
+	if n := d.Get("cli_artifact_ids"); n.Len() > 0 {
+		refuse(n, "cli_artifact_ids", "command-line clients of environments can't be installed by this version of agent-env")
+	}
+	if n := d.Get("env_id"); !n.IsNull() {
+		refuse(n, "env_id", "computers can't be deployed by this version of agent-env")
+	}
+	return l
+}
+
+// Run adds every skill, in order.
+func (e *AddSkills) Run(ctx context.Context, c *step.Call) error {
+	a, err := e.agents.Agent(c.Run, c.Doc.Get("agent_name").Text())
+	if err != nil {
+		return &step.Error{Type: "NotFoundError", Err: err}
+	}
+	var all []deploy.Skill
+	for i, n := range c.Doc.Get("skills").Items() {
+		s, err := e.skill(ctx, n)
+		if err != nil {
+			return fmt.Errorf("skills[%d]: %w", i, err)
+		}
+		all = append(all, s)
+	}
+	for _, n := range c.Doc.Get("file_artifact_universe_ids").Items() {
+		s, err := filesSkill(c, n.Text())
+		if err != nil {
+			return err
+		}
+		all = append(all, s)
+	}
+	for _, s := range all {
+		if err := a.Runner.AddSkill(ctx, s); err != nil {
+			switch {
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case step.IsInfra(err):
+				return err
+			}
+			return &step.Error{Type: "SkillError", Err: fmt.Errorf("skill %s: %w", diag.Repr(s.Name), err)}
+		}
+		c.Log.Info("skill added", "agent", a.Name, "skill", s.Name)
+	}
+	return nil
+}
+
+// maxSkillText bounds a skill's SKILL.md, in bytes.
+const maxSkillText = 4 << 20
+
+// skill is one that a step names or writes out.
+func (e *AddSkills) skill(ctx context.Context, n doc.Node) (deploy.Skill, error) {
+	s := deploy.Skill{Name: n.Get("name").Text(), Description: n.Get("description").Text()}
+	if id := n.Get("skill_artifact_id").Text(); id != "" {
+		version, _ := n.Get("skill_artifact_version").Int()
+		return e.stored(ctx, id, int(version), s)
+	}
+	s.Files = []guest.PutFile{guest.PutBytes("SKILL.md", 0o644, []byte(SkillText(s.Name, s.Description, n)))}
+	return s, nil
+}
+
+// SkillText is a SKILL.md: the head that the format wants, of a table's fields, and its body.
+func SkillText(name, description string, n doc.Node) string {
+	body := n.Get("body").Text()
+	if strings.HasPrefix(strings.TrimSpace(body), "---") {
+		return body
+	}
+	var b strings.Builder
+	line := func(key, v string) {
+		if v != "" {
+			q, _ := json.Marshal(v) // a string: it can't fail
+			fmt.Fprintf(&b, "%s: %s\n", key, q)
+		}
+	}
+	b.WriteString("---\n")
+	line("name", name)
+	line("description", description)
+	line("license", n.Get("license").Text())
+	line("compatibility", n.Get("compatibility").Text())
+	line("allowed-tools", n.Get("allowed_tools").Text())
+	if m := n.Get("metadata"); m.Len() > 0 {
+		b.WriteString("metadata: " + string(doc.JSON(m)) + "\n")
+	}
+	b.WriteString("---\n\n" + body + "\n")
+	return b.String()
+}
+
+// stored is a skill of the store; name and description are its own unless the step gives others.
+func (e *AddSkills) stored(ctx context.Context, id string, version int, s deploy.Skill) (deploy.Skill, error) {
+	d, err := e.store.Get(ctx, store.Artifact, id, version)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return s, &step.Error{Type: "NotFoundError", Err: err}
+	case err != nil:
+		return s, step.Infra(err)
+	case d.Type != artifact.Skill:
+		return s, step.Errorf("ValueError", "%s is of type %s and no skill", diag.Repr(id), d.Type)
+	}
+	files, err := artifact.Files(d.Type, d.Body)
+	if err != nil {
+		return s, step.Infra(fmt.Errorf("artifact %s version %d: %w", d.ID, d.Version, err))
+	}
+	for _, f := range files {
+		open := func() (io.ReadCloser, error) {
+			r, _, err := store.OpenVerified(ctx, e.store, f.Digest)
+			return r, err
+		}
+		s.Files = append(s.Files, guest.PutFile{Path: f.Path, Mode: fs.FileMode(f.Mode), Size: f.Size, Open: open})
+		if f.Path != "SKILL.md" || f.Size > maxSkillText {
+			continue
+		}
+		r, err := open()
+		if err != nil {
+			return s, step.Infra(&step.Error{Type: "StoreError", Err: err})
+		}
+		b, err := io.ReadAll(r)
+		r.Close()
+		if err != nil {
+			return s, step.Infra(&step.Error{Type: "StoreError", Err: err})
+		}
+		front, _ := artifact.ReadSkill(id, b, "")
+		if s.Name == "" {
+			s.Name = front.Name
+		}
+		if s.Description == "" {
+			s.Description = front.Description
+		}
+	}
+	return s, nil
+}
+
+// filesSkill tells an agent of files that were loaded for it.
+func filesSkill(c *step.Call, id string) (deploy.Skill, error) {
+	for _, raw := range c.State.List(LoadedPath) {
+		var l loaded
+		if json.Unmarshal(raw, &l) != nil || l.ID != id {
+			continue
+		}
+		name := "files-" + strings.ToLower(lastName(id))
+		s := deploy.Skill{Name: name, Description: fmt.Sprintf("Files of %s, which lie in %s of your sandbox.", lastName(id), l.Destination)}
+		var b strings.Builder
+		fmt.Fprintf(&b, "---\nname: %s\ndescription: %s\n---\n\nThe files are in %s:\n\n", s.Name, s.Description, l.Destination)
+		for _, f := range l.Files {
+			fmt.Fprintf(&b, "- %s\n", f)
+		}
+		if l.Count > len(l.Files) {
+			fmt.Fprintf(&b, "\nand %d more.\n", l.Count-len(l.Files))
+		}
+		s.Files = []guest.PutFile{guest.PutBytes("SKILL.md", 0o644, []byte(b.String()))}
+		return s, nil
+	}
+	return deploy.Skill{}, step.Errorf("NotFoundError", "file_artifact_universe_ids: %s was not loaded before this step", diag.Repr(id))
+}
+
+func lastName(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }
