@@ -73,7 +73,6 @@ type Agent struct {
 
 	mu       sync.Mutex // guards what follows
 	settings map[string]json.RawMessage
-	closed   bool
 }
 
 type route struct {
@@ -179,9 +178,7 @@ func New(name string, run Run, opts ...Option) *Agent {
 	return a
 }
 
-func (a *Agent) problem(format string, args ...any) {
-	a.problems = append(a.problems, fmt.Errorf(format, args...))
-}
+func (a *Agent) problem(text string) { a.problems = append(a.problems, errors.New(text)) }
 
 // Card is the card as it is served now: name, description and skills change while an agent is served.
 func (a *Agent) Card() wire.AgentCard {

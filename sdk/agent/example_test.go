@@ -38,7 +38,7 @@ func Example() {
 	srv := httptest.NewServer(h)
 	defer srv.Close()
 	call := func(method, path, body string) string {
-		req, err := http.NewRequest(method, srv.URL+path, strings.NewReader(body)) //nolint:noctx // an example
+		req, err := http.NewRequest(method, srv.URL+path, strings.NewReader(body))
 		if err != nil {
 			return err.Error()
 		}

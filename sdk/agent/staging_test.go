@@ -88,7 +88,7 @@ func TestStagingFiles(t *testing.T) {
 	r.want("GET", s+"/a", "", 404, "")
 	r.want("GET", s+"/none", "", 404, "")
 	r.want("PATCH", s+"/z", "", 405, "")
-	resp, err := http.Head(r.url + s + "/z") //nolint:noctx // a test
+	resp, err := http.Head(r.url + s + "/z")
 	if err != nil {
 		t.Fatal(err)
 	}

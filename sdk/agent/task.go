@@ -20,6 +20,7 @@ const (
 	maxTasks    = 4096      // ended tasks of one context; the oldest are forgotten
 	maxUpdates  = 1024      // progress messages of one task; the oldest are forgotten
 	maxLog      = 256 << 20 // bytes of one task's trajectory; more is an error of Record
+	maxStored   = 1 << 30   // bytes of messages and trajectories; beyond, idle contexts are forgotten, the least recently used first
 )
 
 // timeForm has a fixed width, so that texts compare as times do.
@@ -37,6 +38,7 @@ type store struct {
 	contexts map[string]*conversation
 	clock    uint64 // counts uses of contexts
 	open     int    // tasks that haven't ended
+	stored   int    // bytes of messages and trajectories
 	closed   bool
 }
 
@@ -64,7 +66,8 @@ type task struct {
 	changed chan struct{}       // closed at the next update
 
 	events   []json.RawMessage
-	size     int
+	logged   int // bytes of events
+	stored   int // bytes of all that is kept
 	form     string
 	native   json.RawMessage
 	returned bool // the agent's function has returned
@@ -106,6 +109,7 @@ func (s *store) submit(ctx context.Context, m wire.Message) (*task, *wire.Error)
 	c.queue = append(c.queue, t)
 	s.tasks[t.id] = t
 	s.open++
+	s.keep(t, weight(&m))
 	s.evict(c)
 	if !c.busy {
 		c.busy = true
@@ -133,10 +137,10 @@ func (s *store) touch(c *conversation) { s.clock++; c.used = s.clock }
 // evict forgets what exceeds the bounds, but nothing that is under way, and not keep.
 func (s *store) evict(keep *conversation) {
 	for excess := len(keep.tasks) - maxTasks; excess > 0 && keep.tasks[0].returned; excess-- {
-		delete(s.tasks, keep.tasks[0].id)
+		s.forget(keep.tasks[0])
 		keep.tasks = keep.tasks[1:]
 	}
-	for len(s.contexts) > maxContexts {
+	for len(s.contexts) > maxContexts || s.stored > maxStored {
 		var oldest *conversation
 		for _, c := range s.contexts {
 			if !c.busy && c != keep && (oldest == nil || c.used < oldest.used) {
@@ -147,10 +151,33 @@ func (s *store) evict(keep *conversation) {
 			return
 		}
 		for _, t := range oldest.tasks {
-			delete(s.tasks, t.id)
+			s.forget(t)
 		}
 		delete(s.contexts, oldest.id)
 	}
+}
+
+func (s *store) forget(t *task) {
+	delete(s.tasks, t.id)
+	s.stored -= t.stored
+}
+
+// keep counts bytes that a task holds on to.
+func (s *store) keep(t *task, n int) {
+	t.stored += n
+	s.stored += n
+}
+
+// weight is about how many bytes a message takes.
+func weight(m *wire.Message) int {
+	n := len(m.Metadata)
+	for _, p := range m.Parts {
+		n += len(p.Text) + len(p.Data) + len(p.Metadata)
+		if p.File != nil {
+			n += len(p.File.Bytes) + len(p.File.URI)
+		}
+	}
+	return n
 }
 
 // drain runs the tasks of a context until none waits.
@@ -181,11 +208,13 @@ func (s *store) finish(t *task, res *Result, err error) {
 	defer s.mu.Unlock()
 	t.returned = true
 	t.cancel()
+	t.ctx = nil // its values are its request's
 	if wire.TaskEnded(t.state) {
 		return
 	}
 	if err == nil && len(res.Trajectory) > 0 {
 		t.native = res.Trajectory
+		s.keep(t, len(t.native))
 	}
 	s.end(t, state, t.reply(parts))
 }
@@ -193,7 +222,9 @@ func (s *store) finish(t *task, res *Result, err error) {
 // end puts a task into its last state.
 func (s *store) end(t *task, state string, m *wire.Message) {
 	s.open--
-	t.final = m
+	if t.final = m; m != nil {
+		s.keep(t, weight(m))
+	}
 	s.update(t, wire.TaskStatus{State: state, Timestamp: stamp(), Message: m}, nil)
 }
 
@@ -216,8 +247,10 @@ func (s *store) progress(t *task, m *wire.Message, meta json.RawMessage) {
 		return
 	}
 	if t.notes = append(t.notes, *m); len(t.notes) > maxUpdates {
+		s.keep(t, -weight(&t.notes[0]))
 		t.notes = slices.Delete(t.notes, 0, 1)
 	}
+	s.keep(t, weight(m))
 	s.update(t, wire.TaskStatus{State: wire.TaskWorking, Timestamp: stamp(), Message: m}, meta)
 }
 

@@ -147,10 +147,11 @@ func (s *store) record(t *task, raw json.RawMessage) error {
 	switch {
 	case wire.TaskEnded(t.state):
 		return nil
-	case t.size+len(raw) > maxLog:
+	case t.logged+len(raw) > maxLog:
 		return fmt.Errorf("record an event: the trajectory would have more than %d bytes", maxLog)
 	}
-	t.size += len(raw)
+	t.logged += len(raw)
+	s.keep(t, len(raw))
 	t.events = append(t.events, raw)
 	return nil
 }

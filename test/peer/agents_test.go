@@ -122,12 +122,12 @@ func TestPeerValidatesGoAgent(t *testing.T) {
 	otherPlain, _, _ := goAgent(t, "other", m)
 	_, fresh, _ := goAgent(t, "fresh", m)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: trust(t, cert), DisableKeepAlives: true}}
-	if resp, err := client.Post(main+"/ext/mcp-config", "application/json", strings.NewReader(`{"url":"`+env.URL+`/mcp","name":"mail"}`)); err != nil || resp.StatusCode != 200 { //nolint:noctx,bodyclose // a test
+	if resp, err := client.Post(main+"/ext/mcp-config", "application/json", strings.NewReader(`{"url":"`+env.URL+`/mcp","name":"mail"}`)); err != nil || resp.StatusCode != 200 {
 		t.Fatal(resp, err)
 	}
 	home := t.TempDir()
 	ca := filepath.Join(home, "ca.pem")
-	if err := os.WriteFile(ca, cert, 0o600); err != nil { //nolint:forbidigo // a file of the test's own
+	if err := os.WriteFile(ca, cert, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
