@@ -137,6 +137,10 @@ func workloads() []workload {
 		workload{name: "put of 1 GiB", args: run, exit: 1, fresh: true, bundle: func(dir string) error { return fileBundle(dir, 1<<30) }, baseName: "`cp` + `sync`", base: copyTree},
 		workload{name: "universe of 1,500 folders, written", args: run, exit: 1, fresh: true, bundle: universe(1500), baseName: "`cp -r` + `sync`", base: copyTree},
 		workload{name: "universe of 1,500 folders, dry run again", args: dryRun, before: run, beforeExit: 1, bundle: universe(1500)},
+		workload{name: "9 environments of 42 MB, written", args: run, exit: 1, fresh: true, bundle: environments(9, 42e6), baseName: "`cp -r` + `sync`", base: copyTree},
+		workload{name: "9 environments of 42 MB, run again", args: run, exit: 1, before: run, beforeExit: 1, bundle: environments(9, 42e6)},
+		workload{name: "1,500 environments, written", args: run, exit: 1, fresh: true, bundle: environments(1500, 3e5), baseName: "`cp -r` + `sync`", base: copyTree},
+		workload{name: "1,500 environments, dry run again", args: dryRun, before: run, beforeExit: 1, bundle: environments(1500, 3e5)},
 	)
 	for _, c := range []struct {
 		what   string
@@ -238,6 +242,42 @@ func trivialTasks(dir string, n int) error {
 		}
 	}
 	return nil
+}
+
+// environments is a bundle with one universe of n environments, size bytes together.
+func environments(n int, size int64) func(dir string) error {
+	return func(dir string) error {
+		world := filepath.Join(dir, "artifacts", "world")
+		for i := range n {
+			folder := filepath.Join(world, fmt.Sprintf("env%04d", i))
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				return err
+			}
+			b := make([]byte, size/int64(n))
+			if _, err := rand.Read(b); err != nil {
+				return err
+			}
+			if err := os.WriteFile(filepath.Join(folder, "data.bin"), b, 0o644); err != nil {
+				return err
+			}
+		}
+		if err := os.WriteFile(filepath.Join(world, "artifact.toml"), []byte("type = \"environment_universe\"\n"), 0o644); err != nil {
+			return err
+		}
+		env := filepath.Join(dir, "envs", "e")
+		if err := os.MkdirAll(env, 0o755); err != nil {
+			return err
+		}
+		for name, text := range map[string]string{"Dockerfile": "FROM scratch\n", "env.toml": "environment_name = \"e\"\n"} {
+			if err := os.WriteFile(filepath.Join(env, name), []byte(text), 0o644); err != nil {
+				return err
+			}
+		}
+		// Both programs check the step and never come to it.
+		return writeTask(dir, "t", []step{stop(), {
+			"id": "trip", "type": "verify_universe_load_export_roundtrip", "env_id": "e", "universe_artifact_id": "world",
+		}})
+	}
 }
 
 func manyArtifacts(dir string) error {
