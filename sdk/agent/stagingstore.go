@@ -228,7 +228,7 @@ func (s *staging) list(prefix string) ([]staged, error) {
 	out := []staged{}
 	top := objectsDir + "/" + prefix
 	err := walk(s.root, top, func(p string, fi os.FileInfo) {
-		if rel := strings.TrimPrefix(p, top+"/"); rel != p {
+		if rel, ok := strings.CutPrefix(p, top+"/"); ok {
 			out = append(out, staged{Path: rel, Size: fi.Size(), ETag: etag(fi)})
 		}
 	})

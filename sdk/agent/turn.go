@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"agentenv.internal/agentenv/sdk/wire"
@@ -142,9 +143,7 @@ func (f *Failure) parts() ([]wire.Part, error) {
 func (a *Agent) turn(_ context.Context, t *task) *Turn {
 	a.mu.Lock()
 	set := make(map[string]json.RawMessage, len(a.settings))
-	for k, v := range a.settings {
-		set[k] = v
-	}
+	maps.Copy(set, a.settings)
 	a.mu.Unlock()
 	return &Turn{
 		TaskID: t.id, ContextID: t.context, Message: t.message, Settings: a.base(set),

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -44,9 +45,7 @@ func (f fault) wrap(next http.Handler) http.Handler {
 		} else {
 			next.ServeHTTP(rec, r)
 		}
-		for k, v := range rec.Header() {
-			w.Header()[k] = v
-		}
+		maps.Copy(w.Header(), rec.Header())
 		w.Header().Del("Content-Length")
 		status := rec.Code
 		if f.status != 0 {

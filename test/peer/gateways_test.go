@@ -86,7 +86,7 @@ func peerGateway(t *testing.T, children map[string]string) string {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(bin, "python"), "-m", "gateway.entrypoint") //nolint:noctx // ended by the cleanup, by its group
+	cmd := exec.Command(filepath.Join(bin, "python"), "-m", "gateway.entrypoint") // ended by the cleanup, by its group
 	cmd.Dir = path
 	cmd.Env = append(os.Environ(), "PYTHONPATH="+path, "MCP_HOST=127.0.0.1", "MCP_PORT="+port, "INTERNAL_MCP_SERVERS="+strings.Join(servers, ","),
 		"REST_PROXY_URLS="+strings.Join(proxied, ","), "MCP_SERVER_NAME=office", "PYTHONDONTWRITEBYTECODE=1")
@@ -118,7 +118,8 @@ func TestGatewaysConform(t *testing.T) {
 		"ours": {ourGateway, nil},
 		"peers": {peerGateway, conformance.Expectations{
 			"E12": "the peer's gateway calls an empty body a parse error",
-			"E13": "the peer's gateway looks a method up whatever its type: -32601"}},
+			"E13": "the peer's gateway looks a method up whatever its type: -32601",
+		}},
 	}
 	for name, g := range gateways {
 		for _, python := range []bool{false, true} {
@@ -145,6 +146,7 @@ func TestGatewaysConform(t *testing.T) {
 						if x.Row != "G1" && x.Row != "G5" {
 							t.Errorf("%s wasn't checked: %s", x.Row, x.Reason)
 						}
+					default:
 					}
 				}
 			})

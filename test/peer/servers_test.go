@@ -37,7 +37,7 @@ func pythonServer(t *testing.T, script string, args ...string) string {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(filepath.Join(peerBin(t), "python"), append([]string{script}, args...)...) //nolint:noctx // ended by the cleanup, by its group
+	cmd := exec.Command(filepath.Join(peerBin(t), "python"), append([]string{script}, args...)...) // ended by the cleanup, by its group
 	cmd.Env = append(os.Environ(), "MCP_HOST=127.0.0.1", "MCP_PORT="+port, "A2A_HOST=127.0.0.1", "A2A_PORT="+port, "ENVIRONMENT_NAME=", "PYTHONDONTWRITEBYTECODE=1")
 	var out strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &out
@@ -92,6 +92,7 @@ func TestPeerServerConforms(t *testing.T) {
 					t.Errorf("%s %s: %s: %s\n%s", x.Row, x.Name, x.Status, x.Reason, strings.Join(x.Evidence, "\n"))
 				case conformance.Skipped:
 					skipped = append(skipped, x.Row)
+				default:
 				}
 			}
 			if got := strings.Join(skipped, " "); got != c.skipped {
@@ -154,15 +155,18 @@ func TestPythonClient(t *testing.T) {
 	e := env.New("slow", env.WithLookup(nothing))
 	env.AddTool(e, "count", "Count, telling how far.", func(ctx context.Context, in struct {
 		To int `json:"to"`
-	}) (int, error) {
+	},
+	) (int, error) {
 		for i := range in.To {
 			env.Progress(ctx, float64(i+1), float64(in.To), "counting")
 		}
 		return in.To, nil
 	})
 	got := pythonClient(t, goServer(t, e)+"/mcp", "count", `{"to":3}`)
-	want := seen{Protocol: "2025-11-25", Server: "slow", Tools: []string{"count"}, Text: "3", Structured: map[string]any{"result": 3.0}, Unknown: true,
-		Progress: [][]any{{1.0, 3.0, "counting"}, {2.0, 3.0, "counting"}, {3.0, 3.0, "counting"}}}
+	want := seen{
+		Protocol: "2025-11-25", Server: "slow", Tools: []string{"count"}, Text: "3", Structured: map[string]any{"result": 3.0}, Unknown: true,
+		Progress: [][]any{{1.0, 3.0, "counting"}, {2.0, 3.0, "counting"}, {3.0, 3.0, "counting"}},
+	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v\nwant %+v", got, want)
 	}
