@@ -19,6 +19,7 @@ import (
 func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.Agents, human func(context.Context) (string, error), web *data.Downloads, judges verify.RubricsOptions) *catalog.Set[step.Executor] {
 	set := catalog.New[step.Executor]("executor")
 	for name, x := range map[string]step.Executor{
+		"agent_prompt_response_verifier":        verify.NewResponseVerifier(),
 		"aggregate_verifiers":                   verify.NewAggregateVerifiers(),
 		"apply_server_config":                   control.NewApplyServerConfig(e),
 		"modify_env_tool_access":                control.NewModifyEnvToolAccess(e),

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/run"
 	"agentenv.internal/agentenv/internal/runlog"
@@ -75,6 +76,7 @@ func (e *Engine) regrade(ctx context.Context, sum runlog.Summary, o RegradeOptio
 	q := run.RegradeRequest{
 		Run: sum.ID, Task: t, Events: events, Owner: owner, Alive: alive, Only: o.Steps, Trial: sum.Trial, Seed: sum.Options.Seed, Models: models,
 	}
+	e.Deploy.Open(sum.ID, deploy.Policy{Chain: sum.Options.Sandbox, Isolation: sum.Options.Isolation}) // for what verifiers make and remove
 	if version != recorded {
 		q.Version = version
 	}

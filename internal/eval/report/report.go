@@ -117,7 +117,7 @@ func (r *Report) Sum() {
 				}
 				for _, n := range names {
 					models[role][n] = true
-					r.Scripted = r.Scripted || strings.HasPrefix(n, model.ScriptedPrefix) || n == model.ScriptedName
+					r.Scripted = r.Scripted || scripted(n)
 				}
 			}
 		}
@@ -137,6 +137,11 @@ func (r *Report) Sum() {
 	if !first.IsZero() && last.After(first) {
 		r.Wall = last.Sub(first).Seconds()
 	}
+}
+
+// scripted tells whether a model's name, or an agent's with its model, is of a written dialogue.
+func scripted(n string) bool {
+	return n == model.ScriptedName || strings.HasPrefix(n, model.ScriptedPrefix) || strings.Contains(n, " "+model.ScriptedPrefix)
 }
 
 func add[T comparable](list []T, v T) []T {

@@ -234,6 +234,11 @@ func (e *PromptAgent) end(ctx context.Context, c *step.Call, rec *step.PromptRes
 	if aerr := c.Out.Append(step.PromptsPath, rec); aerr != nil {
 		return errors.Join(err, aerr)
 	}
+	if rec.Model != "" {
+		if serr := c.Out.Set(step.Child("metadata/models/solver", c.Step), rec.Model); serr != nil {
+			return errors.Join(err, serr)
+		}
+	}
 	if err != nil {
 		return step.Keep(err)
 	}

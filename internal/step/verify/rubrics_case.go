@@ -80,24 +80,53 @@ func (e *RubricsVerifier) gather(ctx context.Context, c *step.Call) (evidence, e
 	return out, err
 }
 
-// trajectory is the document that the prompt's answer names.
+// trajectory is what the agent did, over all turns of the prompt: each turn has a document of its own, or the last one has all of them.
 func (e *RubricsVerifier) trajectory(ctx context.Context, p *prompted) (*trajectory.Trajectory, error) {
-	d, ok := objectIn(p.Trajectory)
-	for i := len(p.Turns) - 1; !ok && i >= 0; i-- {
-		d, ok = objectIn(string(p.Turns[i]))
+	var names []ref.Digest
+	for _, raw := range p.Turns {
+		if d, ok := objectIn(string(raw)); ok {
+			names = append(names, d)
+		}
 	}
-	if !ok {
+	if d, ok := objectIn(p.Trajectory); ok && len(names) == 0 {
+		names = []ref.Digest{d}
+	}
+	var whole *trajectory.Trajectory
+	for i := len(names) - 1; i >= 0; i-- {
+		b, err := e.object(ctx, names[i], maxDocument)
+		if err != nil {
+			return nil, step.Infra(fmt.Errorf("read the trajectory: %w", err))
+		}
+		t, err := trajectory.Parse(b)
+		if err != nil {
+			return nil, step.Errorf("ValueError", "the answer to the prompt %s: %w", diag.Repr(p.ID), err)
+		}
+		if whole == nil {
+			whole = t
+			if turnsOf(t) >= len(names) {
+				break
+			}
+			continue
+		}
+		whole.Steps = append(t.Steps, whole.Steps...)
+	}
+	if whole == nil {
 		return nil, step.Errorf("NotFoundError", "the answer to the prompt %s names no trajectory; set use_trajectory to false to grade the reply alone", diag.Repr(p.ID))
 	}
-	b, err := e.object(ctx, d, maxDocument)
-	if err != nil {
-		return nil, step.Infra(fmt.Errorf("read the trajectory: %w", err))
+	for i := range whole.Steps {
+		whole.Steps[i].StepID = i + 1
 	}
-	t, err := trajectory.Parse(b)
-	if err != nil {
-		return nil, step.Errorf("ValueError", "the answer to the prompt %s: %w", diag.Repr(p.ID), err)
+	return whole, nil
+}
+
+func turnsOf(t *trajectory.Trajectory) int {
+	n := 0
+	for i := range t.Steps {
+		if t.Steps[i].Source == trajectory.User {
+			n++
+		}
 	}
-	return t, nil
+	return n
 }
 
 func (e *RubricsVerifier) object(ctx context.Context, d ref.Digest, most int64) ([]byte, error) {

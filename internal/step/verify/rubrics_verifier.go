@@ -16,6 +16,7 @@ import (
 	"agentenv.internal/agentenv/internal/model/source"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/store"
 )
 
 // Models finds the models of judges.
@@ -33,6 +34,8 @@ type Panel struct {
 
 // JudgeAgents lets agents judge: the answer is a model that asks the step's agent, and what ends it.
 type JudgeAgents interface {
+	// Check tells why the step's judge can't be deployed here.
+	Check(ctx context.Context, d doc.Node, p step.Plan) error
 	// Judge is the deployed agent that the step names, or one that is deployed for it; end takes that one down.
 	Judge(ctx context.Context, c *step.Call) (m model.Model, name string, end func(context.Context) error, err error)
 }
@@ -64,6 +67,11 @@ func (e *RubricsVerifier) Preflight(ctx context.Context, d doc.Node, p step.Plan
 			l.Add(diag.Problem{
 				Pos: d.Get("use_agent_judge").Pos(), Where: "use_agent_judge", Code: "step.judge.agent",
 				Summary: "agents can't judge in this version of agent-env", Fix: "set use_agent_judge to false: a model judges",
+			})
+		} else if err := e.o.Agents.Check(ctx, d, p); err != nil && !errors.Is(err, store.ErrNotFound) { // the step's references tell of those
+			l.Add(diag.Problem{
+				Pos: d.Get("judge_a2a_agent_id").Pos(), Where: "judge_a2a_agent_id", Code: "step.judge.agent", Summary: diag.Clean(err.Error()),
+				Fix: "name another agent, or set use_agent_judge to false: a model judges",
 			})
 		}
 		return l
