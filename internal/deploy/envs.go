@@ -114,9 +114,9 @@ type Server struct {
 }
 
 // Names are the environment names that data can be loaded into, each once, in order.
-func (e *Env) Names() []string {
+func (v *Env) Names() []string {
 	var out []string
-	for _, s := range e.Servers {
+	for _, s := range v.Servers {
 		if s.backend() && !slices.Contains(out, s.Name) {
 			out = append(out, s.Name)
 		}

@@ -95,7 +95,7 @@ func (d *Databases) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reach the configured PostgreSQL server: %w", said(err))
 	}
-	if _, err := c.Exec(ctx, "SELECT set_config('lock_timeout', $1, false)", strconv.FormatInt(lockLimit.Milliseconds(), 10)); err == nil {
+	if _, err = c.Exec(ctx, "SELECT set_config('lock_timeout', $1, false)", strconv.FormatInt(lockLimit.Milliseconds(), 10)); err == nil {
 		_, err = c.Exec(ctx, "SELECT pg_advisory_lock_shared("+lockOf("$1")+")", d.key)
 	}
 	if err != nil {

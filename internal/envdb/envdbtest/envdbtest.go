@@ -32,7 +32,7 @@ func Start(t testing.TB) (url, log string) {
 	}
 	slices.Sort(found)
 	bin := filepath.Dir(found[len(found)-1])
-	dir, err := os.MkdirTemp("", "agentenv-pg-") // sockets have short names, and another user's server has to get there
+	dir, err := os.MkdirTemp("", "agentenv-pg-") //nolint:usetesting // sockets have short names, and another user's server has to get there
 	if err != nil {
 		t.Fatal(err)
 	}
