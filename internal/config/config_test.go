@@ -361,7 +361,7 @@ nam = "x"
 	wantErrors := []string{
 		`:10: agents: unknown key 'default_agent'; known here: default_a2a_agent_id`,
 		`:12: sandbox.default: an empty name in a list of sandbox providers; write it as "local" or "local,docker"`,
-		`:14: sandbox.local: unknown key 'isolatoin'; did you mean 'isolation'? known here: expose, isolation, python_index, tools`,
+		`:14: sandbox.local: unknown key 'isolatoin'; did you mean 'isolation'? known here: expose, isolation, npm_registry, python_index, tools`,
 		`:15: sandbox.local.isolation: must be one of namespaces, none, not "namespace"; did you mean 'namespaces'?`,
 		`:17: model.params: api_key is set by the program; remove it`,
 		`:17: model.params: model is set by the program; remove it`,

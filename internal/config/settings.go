@@ -180,6 +180,7 @@ type Sandbox struct {
 	Attribution    map[string]string
 	Tools, Expose  []string // absolute paths that local sandboxes see, read-only
 	PythonIndex    string   // "" is the public one
+	NPMRegistry    string   // "" is the public one
 	Isolation      string   // the least that local sandboxes must hold
 	ImagesCap      int64    // bytes of unpacked images that are kept
 	ImagesFloor    int64    // bytes of the disk that images leave free
@@ -206,6 +207,7 @@ func (c *Config) Sandbox(ctx context.Context, secrets Secrets) (Sandbox, error) 
 		Tools:       c.paths(local.Get("tools")),
 		Expose:      c.paths(local.Get("expose")),
 		PythonIndex: local.Get("python_index").Text(),
+		NPMRegistry: local.Get("npm_registry").Text(),
 		Isolation:   local.Get("isolation").Text(),
 		Socket:      n.Get("docker").Get("socket").Text(),
 		Image:       n.Get("docker").Get("image").Text(),

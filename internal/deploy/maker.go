@@ -45,6 +45,10 @@ type EnvOptions struct {
 	Postgres *envdb.Server
 	// PythonIndex is the URL of the index that packages come from; "" is DefaultPythonIndex.
 	PythonIndex string
+	// NPMRegistry is the URL of the registry that packages of Node come from; "" is DefaultNPMRegistry.
+	NPMRegistry string
+	// Tools are the folders of tool chains that local sandboxes see.
+	Tools []string
 }
 
 // maker starts the servers of environments.

@@ -276,8 +276,8 @@ func dig(text, path, expr string) (any, error) {
 	if path == "" {
 		return text, nil
 	}
-	var at any
-	if json.Unmarshal([]byte(text), &at) != nil {
+	at, ok := valueIn(text, strings.HasPrefix(path, ".result"))
+	if !ok {
 		return nil, fmt.Errorf("${%s}: the tool's result is no JSON", expr)
 	}
 	for _, p := range pieces.FindAllStringSubmatch(path, -1) {
@@ -298,4 +298,29 @@ func dig(text, path, expr string) (any, error) {
 		}
 	}
 	return at, nil
+}
+
+// maxStarts bounds the places of a text where JSON is looked for.
+const maxStarts = 32
+
+// valueIn is the JSON of a tool's result as agents show it: some put words around it, and some the whole of a result that has a structured form, which for
+// a tool that answers a text is an object with that text as its only member.
+func valueIn(text string, whole bool) (any, bool) {
+	var at any
+	found := json.Unmarshal([]byte(text), &at) == nil
+	for i, tries := 0, 0; !found && i < len(text) && tries < maxStarts; i++ {
+		if text[i] == '{' || text[i] == '[' {
+			tries++
+			found = json.NewDecoder(strings.NewReader(text[i:])).Decode(&at) == nil
+		}
+	}
+	if m, ok := at.(map[string]any); ok && !whole && len(m) == 1 {
+		if s, ok := m["result"].(string); ok {
+			var inner any
+			if json.Unmarshal([]byte(s), &inner) == nil {
+				return inner, true
+			}
+		}
+	}
+	return at, found
 }

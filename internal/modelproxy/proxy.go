@@ -226,6 +226,7 @@ func (p *Proxy) play(ctx context.Context, w http.ResponseWriter, m model.Model, 
 			var res *model.Response
 			if res, err = m.Generate(ctx, &q.Request); err == nil {
 				x.Usage = &res.Usage
+				named(res, q.Request.Tools)
 				serve.Write(w, q, res)
 				return
 			}
@@ -233,6 +234,27 @@ func (p *Proxy) play(ctx context.Context, w http.ResponseWriter, m model.Model, 
 	}
 	x.Error = err.Error()
 	serve.Fail(w, x.Protocol, err)
+}
+
+// named gives calls the names that the agent knows their tools by: a script calls tools as their server does, and agents put the server's name before
+// them. A name that is none of the agent's, but the end of just one, is that one.
+func named(res *model.Response, tools []model.Tool) {
+	res.Message.Calls = slices.Clone(res.Message.Calls)
+	for i := range res.Message.Calls {
+		c := &res.Message.Calls[i]
+		if slices.ContainsFunc(tools, func(t model.Tool) bool { return t.Name == c.Name }) {
+			continue
+		}
+		var fit []string
+		for _, t := range tools {
+			if strings.HasSuffix(t.Name, "_"+c.Name) {
+				fit = append(fit, t.Name)
+			}
+		}
+		if len(fit) == 1 {
+			c.Name = fit[0]
+		}
+	}
 }
 
 // dropped are headers that are not passed on: the agent's own credentials, and those of one connection.

@@ -157,6 +157,25 @@ func TestLocal(t *testing.T) {
 	}
 }
 
+// TestNamed: a script calls tools as their server does, and agents put the server's name before them.
+func TestNamed(t *testing.T) {
+	s, err := model.ParseScript([]byte(`{"variants":[{"turns":[{"calls":[{"tool":"echo"},{"tool":"look"},{"tool":"find"}]}]}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := model.NewScripted(s)
+	url := start(t, modelproxy.Options{Local: func(string) (model.Model, bool) { return m, true }}, &record{})
+	for range 2 {
+		_, answer := post(t, url+"/v1/messages", `{"model":"m","messages":[{"role":"user","content":"hi"}],
+			"tools":[{"name":"mcp__a__echo"},{"name":"look"},{"name":"b_look"},{"name":"a__find"},{"name":"b__find"}]}`, nil)
+		for _, want := range []string{`"mcp__a__echo"`, `"name":"look"`, `"name":"find"`} {
+			if !strings.Contains(answer, want) {
+				t.Errorf("no %s in %s", want, answer)
+			}
+		}
+	}
+}
+
 func TestFailures(t *testing.T) {
 	r := &record{}
 	url := start(t, modelproxy.Options{}, r)

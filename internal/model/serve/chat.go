@@ -19,10 +19,10 @@ func chatUsage(r *model.Response) any {
 	}
 }
 
-func chatEvents(name string, r *model.Response) []string {
+func chatEvents(name string, r *model.Response, f form) []string {
 	chunk := func(delta map[string]any, finish any) string {
 		return data(map[string]any{
-			"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": name,
+			"id": f.id("chatcmpl-"), "object": "chat.completion.chunk", "model": name,
 			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}},
 		})
 	}
@@ -37,10 +37,10 @@ func chatEvents(name string, r *model.Response) []string {
 	}
 	for i, c := range r.Message.Calls {
 		for j, h := range halves(argsOf(c)) {
-			f := map[string]any{"arguments": h}
-			call := map[string]any{"index": i, "function": f}
+			fn := map[string]any{"arguments": h}
+			call := map[string]any{"index": i, "function": fn}
 			if j == 0 {
-				f["name"], call["id"], call["type"] = c.Name, c.ID, "function"
+				fn["name"], call["id"], call["type"] = c.Name, c.ID, "function"
 			}
 			out = append(out, chunk(map[string]any{"tool_calls": []any{call}}, nil))
 		}
@@ -50,7 +50,7 @@ func chatEvents(name string, r *model.Response) []string {
 		finish = s
 	}
 	out = append(out, chunk(map[string]any{}, finish))
-	out = append(out, data(map[string]any{"id": "chatcmpl-1", "object": "chat.completion.chunk", "model": name, "choices": []any{}, "usage": chatUsage(r)}))
+	out = append(out, data(map[string]any{"id": f.id("chatcmpl-"), "object": "chat.completion.chunk", "model": name, "choices": []any{}, "usage": chatUsage(r)}))
 	return append(out, "data: [DONE]\n\n")
 }
 

@@ -26,9 +26,9 @@ func geminiParts(r *model.Response) []any {
 	return parts
 }
 
-func geminiOf(name string, r *model.Response, parts []any, last bool) map[string]any {
+func geminiOf(name string, r *model.Response, parts []any, last bool, f form) map[string]any {
 	c := map[string]any{"index": 0, "content": map[string]any{"role": "model", "parts": parts}}
-	out := map[string]any{"modelVersion": name, "responseId": "resp_1", "candidates": []any{c}}
+	out := map[string]any{"modelVersion": name, "responseId": f.id("resp_"), "candidates": []any{c}}
 	if last {
 		if s, ok := geminiStops[r.Stop]; ok {
 			c["finishReason"] = s
@@ -41,14 +41,14 @@ func geminiOf(name string, r *model.Response, parts []any, last bool) map[string
 	return out
 }
 
-func geminiEvents(name string, r *model.Response) []string {
+func geminiEvents(name string, r *model.Response, f form) []string {
 	var out []string
 	parts := geminiParts(r)
 	for i, p := range parts {
-		out = append(out, data(geminiOf(name, r, []any{p}, i == len(parts)-1)))
+		out = append(out, data(geminiOf(name, r, []any{p}, i == len(parts)-1, f)))
 	}
 	if len(parts) == 0 {
-		out = append(out, data(geminiOf(name, r, parts, true)))
+		out = append(out, data(geminiOf(name, r, parts, true, f)))
 	}
 	return out
 }

@@ -31,10 +31,10 @@ func blocksOf(r *model.Response) []any {
 	return blocks
 }
 
-func messageEvents(name string, r *model.Response) []string {
+func messageEvents(name string, r *model.Response, f form) []string {
 	out := []string{
 		event("message_start", map[string]any{"message": map[string]any{
-			"id": "msg_1", "type": "message", "role": "assistant", "model": name, "content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": anthropicUsage(r),
+			"id": f.id("msg_"), "type": "message", "role": "assistant", "model": name, "content": []any{}, "stop_reason": nil, "stop_sequence": nil, "usage": anthropicUsage(r),
 		}}),
 		event("ping", map[string]any{}),
 	}

@@ -14,20 +14,20 @@ import (
 type spaces map[string]struct{ space, name string }
 
 // itemsOf are the output items of an answer.
-func itemsOf(r *model.Response, in spaces) []map[string]any {
+func itemsOf(r *model.Response, f form) []map[string]any {
 	out := []map[string]any{}
 	if r.Message.Reasoning != "" {
-		out = append(out, map[string]any{"type": "reasoning", "id": "rs_1", "summary": []any{map[string]any{"type": "summary_text", "text": r.Message.Reasoning}}})
+		out = append(out, map[string]any{"type": "reasoning", "id": f.id("rs_"), "summary": []any{map[string]any{"type": "summary_text", "text": r.Message.Reasoning}}})
 	}
 	if t := r.Message.Text(); t != "" {
 		out = append(out, map[string]any{
-			"type": "message", "id": "msg_1", "role": "assistant", "status": "completed",
+			"type": "message", "id": f.id("msg_"), "role": "assistant", "status": "completed",
 			"content": []any{map[string]any{"type": "output_text", "text": t, "annotations": []any{}}},
 		})
 	}
 	for i, c := range r.Message.Calls {
-		item := map[string]any{"type": "function_call", "id": "fc_" + strconv.Itoa(i+1), "call_id": c.ID, "name": c.Name, "arguments": argsOf(c), "status": "completed"}
-		if t, ok := in[c.Name]; ok {
+		item := map[string]any{"type": "function_call", "id": f.id("fc_" + strconv.Itoa(i+1) + "_"), "call_id": c.ID, "name": c.Name, "arguments": argsOf(c), "status": "completed"}
+		if t, ok := f.spaces[c.Name]; ok {
 			item["namespace"], item["name"] = t.space, t.name
 		}
 		out = append(out, item)
@@ -35,8 +35,8 @@ func itemsOf(r *model.Response, in spaces) []map[string]any {
 	return out
 }
 
-func responseOf(name string, r *model.Response, status string, items []map[string]any) map[string]any {
-	out := map[string]any{"id": "resp_1", "object": "response", "created_at": 0, "model": name, "status": status, "output": items, "error": nil, "incomplete_details": nil}
+func responseOf(name string, r *model.Response, status string, items []map[string]any, f form) map[string]any {
+	out := map[string]any{"id": f.id("resp_"), "object": "response", "created_at": 0, "model": name, "status": status, "output": items, "error": nil, "incomplete_details": nil}
 	if status != "in_progress" {
 		out["usage"] = map[string]any{
 			"input_tokens": r.Usage.Input, "output_tokens": r.Usage.Output, "total_tokens": r.Usage.Input + r.Usage.Output,
@@ -49,7 +49,7 @@ func responseOf(name string, r *model.Response, status string, items []map[strin
 	return out
 }
 
-func responseEvents(name string, r *model.Response, in spaces) []string {
+func responseEvents(name string, r *model.Response, f form) []string {
 	seq := 0
 	var out []string
 	add := func(typ string, m map[string]any) {
@@ -57,8 +57,8 @@ func responseEvents(name string, r *model.Response, in spaces) []string {
 		seq++
 		out = append(out, event(typ, m))
 	}
-	add("response.created", map[string]any{"response": responseOf(name, r, "in_progress", []map[string]any{})})
-	items := itemsOf(r, in)
+	add("response.created", map[string]any{"response": responseOf(name, r, "in_progress", []map[string]any{}, f)})
+	items := itemsOf(r, f)
 	for i, item := range items {
 		begun := map[string]any{"type": item["type"], "id": item["id"], "status": "in_progress"}
 		switch item["type"] {
@@ -91,7 +91,7 @@ func responseEvents(name string, r *model.Response, in spaces) []string {
 		}
 		add("response.output_item.done", map[string]any{"output_index": i, "item": item})
 	}
-	end := responseOf(name, r, "completed", items)
+	end := responseOf(name, r, "completed", items, f)
 	typ := "response.completed"
 	if end["status"] == "incomplete" {
 		typ = "response.incomplete"

@@ -6,6 +6,7 @@
 package serve
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -101,12 +102,12 @@ func Write(w http.ResponseWriter, q *Question, res *model.Response) {
 
 // Whole is the answer to q in one piece.
 func (q *Question) Whole(r *model.Response) string {
-	return whole(q.Protocol, q.Request.Model, r, q.spaces)
+	return whole(q.Protocol, q.Request.Model, r, newForm(q.spaces))
 }
 
 // Events is the answer to q as the events of a stream.
 func (q *Question) Events(r *model.Response) []string {
-	return eventsOf(q.Protocol, q.Request.Model, r, q.spaces)
+	return eventsOf(q.Protocol, q.Request.Model, r, newForm(q.spaces))
 }
 
 // Fail writes a failure as the protocol's clients read it.
@@ -159,20 +160,32 @@ func text(v any) string {
 	return string(b)
 }
 
-// Whole is an answer in one piece.
-func Whole(protocol, name string, r *model.Response) string { return whole(protocol, name, r, nil) }
+// form is what one answer is written with: an id that no other has, since agents take messages of one id for one message, and the agent's namespaces.
+type form struct {
+	spaces spaces
+	unique string
+}
 
-func whole(protocol, name string, r *model.Response, in spaces) string {
+func newForm(in spaces) form { return form{in, strings.ToLower(rand.Text())} }
+
+func (f form) id(prefix string) string { return prefix + f.unique }
+
+// Whole is an answer in one piece.
+func Whole(protocol, name string, r *model.Response) string {
+	return whole(protocol, name, r, newForm(nil))
+}
+
+func whole(protocol, name string, r *model.Response, f form) string {
 	switch protocol {
 	case Responses:
-		return text(responseOf(name, r, "completed", itemsOf(r, in)))
+		return text(responseOf(name, r, "completed", itemsOf(r, f), f))
 	case Messages:
 		return text(map[string]any{
-			"id": "msg_1", "type": "message", "role": "assistant", "model": name, "content": blocksOf(r), "stop_reason": anthropicStops[r.Stop],
+			"id": f.id("msg_"), "type": "message", "role": "assistant", "model": name, "content": blocksOf(r), "stop_reason": anthropicStops[r.Stop],
 			"stop_sequence": nil, "usage": anthropicUsage(r),
 		})
 	case Gemini:
-		return text(geminiOf(name, r, geminiParts(r), true))
+		return text(geminiOf(name, r, geminiParts(r), true, f))
 	}
 	m := map[string]any{"role": "assistant", "content": r.Message.Text()}
 	var calls []any
@@ -183,26 +196,26 @@ func whole(protocol, name string, r *model.Response, in spaces) string {
 		m["tool_calls"] = calls
 	}
 	return text(map[string]any{
-		"id": "chatcmpl-1", "object": "chat.completion", "model": name, "usage": chatUsage(r),
+		"id": f.id("chatcmpl-"), "object": "chat.completion", "model": name, "usage": chatUsage(r),
 		"choices": []any{map[string]any{"index": 0, "message": m, "finish_reason": chatStops[r.Stop]}},
 	})
 }
 
 // Events is an answer as the events of a stream, texts and arguments in two pieces each, as endpoints cut them.
 func Events(protocol, name string, r *model.Response) []string {
-	return eventsOf(protocol, name, r, nil)
+	return eventsOf(protocol, name, r, newForm(nil))
 }
 
-func eventsOf(protocol, name string, r *model.Response, in spaces) []string {
+func eventsOf(protocol, name string, r *model.Response, f form) []string {
 	switch protocol {
 	case Responses:
-		return responseEvents(name, r, in)
+		return responseEvents(name, r, f)
 	case Messages:
-		return messageEvents(name, r)
+		return messageEvents(name, r, f)
 	case Gemini:
-		return geminiEvents(name, r)
+		return geminiEvents(name, r, f)
 	}
-	return chatEvents(name, r)
+	return chatEvents(name, r, f)
 }
 
 func data(v any) string { return "data: " + text(v) + "\n\n" }

@@ -156,6 +156,15 @@ func TestEventsAreWhole(t *testing.T) {
 	}
 }
 
+// TestIDs: agents take messages of one id for one message.
+func TestIDs(t *testing.T) {
+	for _, p := range []string{serve.Chat, serve.Messages, serve.Responses, serve.Gemini} {
+		if serve.Whole(p, "m", answered()) == serve.Whole(p, "m", answered()) || serve.Events(p, "m", answered())[0] == serve.Events(p, "m", answered())[0] {
+			t.Errorf("%s: two answers have one id", p)
+		}
+	}
+}
+
 func TestRefusedRequests(t *testing.T) {
 	for path, body := range map[string]string{
 		"/v1/chat/completions":               `{"n":2}`,
