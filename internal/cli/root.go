@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/cli/agent"
 	"agentenv.internal/agentenv/internal/cli/artifact"
 	"agentenv.internal/agentenv/internal/cli/bundle"
 	"agentenv.internal/agentenv/internal/cli/config"
@@ -100,6 +101,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		task.New(p),
 		eval.New(p),
 		runs.New(p),
+		agent.New(p),
 		env.New(p),
 		sandbox.New(p),
 		image.New(p),

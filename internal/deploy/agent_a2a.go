@@ -311,6 +311,28 @@ func (r *a2aRunner) alive(context.Context) error {
 	}
 }
 
+// endGrace is how long the end of a program may follow that of its connections.
+const endGrace = 2 * time.Second
+
+// died tells whether the agent's program has ended, or is about to: its connections break before anybody is told.
+func (r *a2aRunner) died(ctx context.Context, err error) bool {
+	if r.server == nil {
+		return false
+	}
+	if !errors.Is(err, a2a.ErrUnreachable) {
+		return r.alive(ctx) != nil
+	}
+	t := time.NewTimer(endGrace)
+	defer t.Stop()
+	select {
+	case <-r.server.dead():
+		return true
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
 // lost is the outcome of a prompt whose agent could not be asked to the end: an agent that died has failed, one that nobody reaches is not to blame.
 func (r *a2aRunner) lost(ctx context.Context, out Reply, err error) (Reply, error) {
 	var rpc *wire.Error
@@ -320,7 +342,7 @@ func (r *a2aRunner) lost(ctx context.Context, out Reply, err error) (Reply, erro
 		return out, context.Cause(ctx)
 	case errors.Is(err, guest.ErrGone):
 		return out, err
-	case r.alive(ctx) != nil:
+	case r.died(ctx, err):
 		out.ErrorType, out.ErrorCode, out.ErrorMessage = wire.AgentError, "died", r.server.trouble(errors.New("it ended")).Error()
 		return out, nil
 	case errors.As(err, &rpc), errors.As(err, &status):

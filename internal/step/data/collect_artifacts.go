@@ -54,9 +54,6 @@ func (e *CollectArtifacts) Preflight(_ context.Context, d doc.Node, _ step.Plan)
 			refuse(f, "data.target", "files can only be collected from sandboxes by this version of agent-env", "name the source in sandbox_name")
 		}
 	}
-	if d.Get("sandbox_name").Text() == "" && d.Get("agent_name").Text() == "" && len(l) == 0 {
-		refuse("agent_name", "data.target", "files can only be collected from sandboxes by this version of agent-env", "name the source in sandbox_name or agent_name")
-	}
 	if suffix := d.Get("universe_id_suffix").Text(); suffix != "" {
 		err := ref.CheckLocal(ref.LocalPrefix + "x" + suffix)
 		if err == nil && strings.Contains(suffix, ref.DerivedMark) {

@@ -251,7 +251,7 @@ func TestCollectPreflight(t *testing.T) {
 		collect(`"universe_id_suffix": "__x"`):                         "universe_id_suffix: can't end an id: __ marks what is derived from an id; use letters, digits and -",
 		collect(`"universe_id_suffix": "/../x"`):                       "universe_id_suffix: can't end an id: '@local/x/../x' has a path segment that is . or ..; use letters, digits and -",
 		collect(`"container_name": "c"`):                               "container_name: " + only,
-		`{"id": "get", "type": "collect_artifacts"}`:                   "agent_name: " + only + " or agent_name",
+		`{"id": "get", "type": "collect_artifacts"}`:                   "",
 		`{"id": "get", "type": "collect_artifacts", "env_id": "e"}`:    "env_id: " + only,
 		`{"id": "get", "type": "collect_artifacts", "agent_name":"a"}`: "",
 	} {

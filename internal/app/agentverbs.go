@@ -1,0 +1,196 @@
+package app
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"agentenv.internal/agentenv/internal/agent"
+	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/model"
+	"agentenv.internal/agentenv/internal/model/source"
+	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/internal/trajectory/live"
+	"agentenv.internal/agentenv/sdk/wire"
+)
+
+// AgentInfo is an agent as lists show it.
+type AgentInfo struct {
+	ID      string   `json:"a2a_agent_id"`
+	Version int      `json:"version,omitempty"` // of a stored one
+	Kind    string   `json:"started_as"`
+	Default bool     `json:"default,omitempty"`
+	Command []string `json:"command,omitempty"`
+	Model   string   `json:"default_model,omitempty"`
+	Problem string   `json:"problem,omitempty"` // why it can't be deployed here; of AgentInfo alone
+}
+
+// Kinds of AgentInfo.
+const (
+	asProgram = "a part of this program"
+	asCommand = "an installed command"
+	asServer  = "a server in a sandbox"
+)
+
+// Agents are those that tasks can deploy: those of the program, and stored ones, newest first.
+func (a *App) Agents(ctx context.Context) ([]AgentInfo, error) {
+	agents, err := a.getAgents(ctx)
+	if err != nil {
+		return nil, err
+	}
+	def, err := agents.Resolve(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	var out []AgentInfo
+	for _, name := range agent.Builtins() {
+		i := AgentInfo{ID: agent.BuiltinRoot + name, Kind: asCommand, Default: agent.BuiltinRoot+name == def}
+		if i.ID == agent.Loop {
+			i.Kind = asProgram
+		} else if agents.Check(ctx, nil, "", deploy.AgentRequest{ID: i.ID}) != nil {
+			continue
+		}
+		out = append(out, i)
+	}
+	s, err := a.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for q := (store.Query{Kind: store.Agent, Limit: 500}); ; {
+		page, err := s.List(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, d := range page.Docs {
+			out = append(out, AgentInfo{ID: d.ID, Version: d.Version, Kind: asServer, Default: d.ID == def})
+		}
+		if q.After = page.Next; q.After == "" {
+			return out, nil
+		}
+	}
+}
+
+// findAgent is the id that text means: of a built-in agent, a stored one, or the last part of one's id where one alone has it.
+func (a *App) findAgent(ctx context.Context, text string) (string, error) {
+	if id, ok := agent.BuiltinID(text); ok {
+		return id, nil
+	}
+	all, err := a.Agents(ctx)
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, x := range all {
+		if x.ID == text {
+			return text, nil
+		}
+		if ref.Last(x.ID) == text {
+			found = append(found, x.ID)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return text, nil // who deploys it tells
+	case 1:
+		return found[0], nil
+	default:
+		return "", fmt.Errorf("%s is several agents: %s", diag.Repr(text), found)
+	}
+}
+
+// AgentInfo is an agent by its id or name, and whether it can be deployed here.
+func (a *App) AgentInfo(ctx context.Context, text string) (AgentInfo, error) {
+	agents, err := a.getAgents(ctx)
+	if err != nil {
+		return AgentInfo{}, err
+	}
+	id, err := a.findAgent(ctx, text)
+	if err != nil {
+		return AgentInfo{}, err
+	}
+	i := AgentInfo{ID: id, Kind: asCommand}
+	if _, builtin := agent.BuiltinID(id); !builtin {
+		s, err := a.Store(ctx)
+		if err != nil {
+			return i, err
+		}
+		stored, err := envstore.ReadAgent(ctx, s, id, 0)
+		if err != nil {
+			return i, err
+		}
+		i.Version, i.Kind, i.Model = stored.Version, asServer, stored.Model
+		if stored.Part.Source.Process != nil {
+			i.Command = stored.Part.Source.Process.Command
+		}
+	} else if id == agent.Loop {
+		i.Kind = asProgram
+	}
+	def, err := agents.Resolve(ctx, "")
+	i.Default = def == id
+	if cerr := agents.Check(ctx, nil, "", deploy.AgentRequest{ID: id}); cerr != nil {
+		i.Problem = cerr.Error()
+	}
+	return i, err
+}
+
+// AgentPrompt is one thing to ask an agent.
+type AgentPrompt struct {
+	Agent, Text   string
+	Model, System string
+	Sandbox       string // providers to try; "" is the configured chain
+	Timeout       time.Duration
+}
+
+// PromptAgent deploys an agent, asks it one thing and takes it down again.
+func (a *App) PromptAgent(ctx context.Context, q AgentPrompt) (id string, _ deploy.Reply, err error) {
+	w, err := a.getWorld(ctx)
+	if err != nil {
+		return "", deploy.Reply{}, err
+	}
+	agents, err := a.getAgents(ctx)
+	if err != nil {
+		return "", deploy.Reply{}, err
+	}
+	if id, err = a.findAgent(ctx, q.Agent); err != nil {
+		return "", deploy.Reply{}, err
+	}
+	chain, err := a.Chain(ctx, q.Sandbox)
+	if err != nil {
+		return "", deploy.Reply{}, err
+	}
+	name := q.Model
+	if name == "" {
+		if name, err = agents.Models().Name(ctx, source.Agent, nil, ""); err != nil && !errors.Is(err, source.ErrNone) {
+			return "", deploy.Reply{}, err
+		}
+	}
+	run := "agent/" + rand.Text()
+	w.deploy.Open(run, deploy.Policy{Chain: chain})
+	defer func() {
+		_, derr := w.deploy.Down(ctx, run)
+		err = errors.Join(err, derr)
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, q.Timeout, fmt.Errorf("it had not answered after %s", q.Timeout))
+	defer cancel()
+	d, err := agents.Deploy(ctx, deploy.AgentRequest{
+		Run: run, Step: "prompt", Attempt: 1, Trial: 1, Name: "agent", ID: id, Settings: deploy.Settings{SystemPrompt: q.System},
+	})
+	if err != nil {
+		return id, deploy.Reply{}, err
+	}
+	record, err := live.Open(live.Options{Redact: &a.redact})
+	if err != nil {
+		return id, deploy.Reply{}, err
+	}
+	defer record.Close()
+	r, err := d.Runner.Prompt(ctx, deploy.Prompt{
+		Settings: deploy.Settings{Model: name, Timeout: q.Timeout}, Parts: []wire.Part{wire.TextPart(q.Text)}, Context: rand.Text(), Task: rand.Text(),
+		Record: record, Spent: func(model.Usage) {},
+	})
+	return id, r, err
+}
