@@ -61,15 +61,22 @@ func (e *PromptAgent) Preflight(ctx context.Context, d doc.Node, p step.Plan) di
 		}
 	}
 	check("model", source.Agent)
+	if turns, _ := d.Get("max_conversation_turns").Int(); turns > 1 {
+		check("user_model", source.User)
+	}
 	return append(l, e.unserved(d)...)
 }
 
 // unserved are fields that this version doesn't serve.
 func (e *PromptAgent) unserved(d doc.Node) diag.List {
 	var l diag.List
-	if turns, _ := d.Get("max_conversation_turns").Int(); turns > 1 {
-		l.Add(diag.Problem{Pos: d.Get("max_conversation_turns").Pos(), Where: "max_conversation_turns", Code: "act.prompt",
-			Summary: "conversations of several turns can't be held by this version of agent-env", Fix: "leave it out"})
+	if !d.Get("user_a2a_url").IsNull() {
+		l.Add(diag.Problem{Pos: d.Get("user_a2a_url").Pos(), Where: "user_a2a_url", Code: "act.prompt",
+			Summary: "the user's agent can't be named by its URL by this version of agent-env", Fix: "add a deploy_human_agent step and name its agent in user_agent_name"})
+	}
+	if on, _ := d.Get("live_trajectory").Bool(); on {
+		l.Add(diag.Problem{Pos: d.Get("live_trajectory").Pos(), Where: "live_trajectory", Code: "act.prompt", Severity: diag.Hint,
+			Summary: "what an agent does is always recorded while it works", Fix: "leave it out"})
 	}
 	if !d.Get("snapshot_config").IsNull() {
 		l.Add(diag.Problem{Pos: d.Get("snapshot_config").Pos(), Where: "snapshot_config", Code: "act.prompt",
@@ -109,11 +116,32 @@ func (e *PromptAgent) Run(ctx context.Context, c *step.Call) error {
 	if rec.Context == "" {
 		rec.Context = newID()
 	}
-	t := &turn{e: e, c: c, agent: a, settings: settings, context: rec.Context, prompt: rec.ID}
-	reply, err := t.do(ctx, parts)
-	rec.Turns = []step.Turn{{Message: text, Reply: reply.Text, Trajectory: t.kept}}
-	take(&rec, reply)
-	return e.end(ctx, c, &rec, err)
+	t := &turn{e: e, c: c, agent: a, settings: settings, context: rec.Context, prompt: rec.ID, limit: settings.Timeout}
+	said, err := e.user(ctx, c, rec.ID)
+	if err != nil {
+		return err
+	}
+	most, _ := c.Doc.Get("max_conversation_turns").Int()
+	for err == nil {
+		var reply deploy.Reply
+		reply, err = t.do(ctx, parts)
+		took := step.Turn{Message: text, Reply: reply.Text, Trajectory: t.kept}
+		take(&rec, reply)
+		rec.Turns = append(rec.Turns, took)
+		t.number++
+		if err != nil || rec.ErrorType != "" || said == nil || t.number >= int(most) {
+			break
+		}
+		var done bool
+		last := &rec.Turns[len(rec.Turns)-1]
+		text, done, err = said.answer(ctx, reply.Text)
+		last.User = said.kept
+		if done || err != nil {
+			break
+		}
+		parts = []wire.Part{wire.TextPart(text)}
+	}
+	return e.end(c, &rec, err)
 }
 
 // take puts a reply into the record.
@@ -208,7 +236,7 @@ func message(d doc.Node) ([]wire.Part, string, error) {
 }
 
 // end leaves the response and makes the step's outcome of how the prompt ended. What the agent did is kept whatever that was.
-func (e *PromptAgent) end(ctx context.Context, c *step.Call, rec *step.PromptResponse, err error) error {
+func (e *PromptAgent) end(c *step.Call, rec *step.PromptResponse, err error) error {
 	for _, t := range rec.Turns {
 		if t.Trajectory != nil {
 			rec.Trajectory = t.Trajectory
@@ -268,6 +296,7 @@ type turn struct {
 	context  string
 	prompt   string
 	number   int // of the conversation, from 0
+	limit    time.Duration
 	kept     *step.Trajectory
 }
 
@@ -287,7 +316,7 @@ func (t *turn) do(ctx context.Context, parts []wire.Part) (deploy.Reply, error) 
 		return deploy.Reply{}, step.Infra(&step.Error{Type: "RecordError", Err: err})
 	}
 	defer f.Close()
-	limited, cancel := context.WithTimeoutCause(ctx, t.settings.Timeout, errTimeUp)
+	limited, cancel := context.WithTimeoutCause(ctx, t.limit, errTimeUp)
 	defer cancel()
 	reply, err := t.agent.Runner.Prompt(limited, deploy.Prompt{
 		Settings: t.settings, Parts: parts, Context: t.context, Task: newID(), Poll: seconds(c.Doc, "poll_interval_seconds"), Record: f,
@@ -295,7 +324,7 @@ func (t *turn) do(ctx context.Context, parts []wire.Part) (deploy.Reply, error) 
 	})
 	if err != nil && errors.Is(context.Cause(limited), errTimeUp) && ctx.Err() == nil {
 		reply.ErrorType, reply.ErrorCode = wire.AgentError, "timeout"
-		reply.ErrorMessage = fmt.Sprintf("it had not answered after %s", t.settings.Timeout)
+		reply.ErrorMessage = fmt.Sprintf("it had not answered after %s", t.limit)
 		err = nil
 	}
 	if len(reply.LeftOut) > 0 {

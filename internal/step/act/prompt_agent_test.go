@@ -279,3 +279,24 @@ func TestManyPrompts(t *testing.T) {
 	}
 	t.Logf("%d prompts took %s", n, time.Since(began).Round(time.Millisecond))
 }
+
+// TestConversation: a second agent plays the user until it is done; what both did is kept.
+func TestConversation(t *testing.T) {
+	r, e := prompting(t)
+	if _, err := r.Agents.Deploy(t.Context(), deploy.AgentRequest{Run: steptest.Run, Step: "user", Attempt: 1, Trial: 1, Name: "human_agent"}); err != nil {
+		t.Fatal(err)
+	}
+	r.PutFile("@local/b/talk", steptest.File{Path: "t.json", Text: `{"variants":[{"turns":[{"say":"Which day?"},{"say":"Booked for ${user}."}]}]}`})
+	r.PutFile("@local/b/user", steptest.File{Path: "u.json", Text: `{"variants":[{"turns":[{"say":"{\"message\":\"Monday\",\"done\":false}"},{"say":"{\"message\":\"\",\"done\":true}"}]}]}`})
+	const src = `{"id":"p","type":"prompt_agent","prompt":"Book it.","model":"scripted:@local/b/talk","user_model":"scripted:@local/b/user","max_conversation_turns":5`
+	r.Must(e, src+`}`)
+	p := response(t, r)
+	if len(p.Turns) != 2 || p.Turns[1].Message != "Monday" || p.Response != "Booked for Monday." || p.Turns[1].User == nil || len(p.URLs) != 2 {
+		t.Errorf("%+v", p)
+	}
+	// A user's agent that says nothing usable is no failure of the agent.
+	r.PutFile("@local/b/mute", steptest.File{Path: "m.json", Text: `{"variants":[{"turns":[{"say":"hm"},{"say":"hm"},{"say":"hm"}]}]}`})
+	if err := r.Do(e, strings.Replace(src, "b/user", "b/mute", 1)+`}`); steptest.ErrorType(err) != "infra: UserAgentError" {
+		t.Error(err)
+	}
+}
