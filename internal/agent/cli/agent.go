@@ -348,17 +348,13 @@ func (a *Agent) run(ctx context.Context, k *talk, s Settings, text string, kept 
 		h.fault = &Fault{Type: AgentError, Code: CodeFlood, Message: fmt.Sprintf("the command wrote more than %d MiB", maxOutput>>20)}
 		return &h, nil
 	case errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrPermission):
-		return &h, h.set(&Fault{Type: InfraError, Code: CodeCommand, Message: fmt.Sprintf("the command %s can't be run in the sandbox: %s", r.argv[0], err)})
+		h.fault = &Fault{Type: InfraError, Code: CodeCommand, Message: fmt.Sprintf("the command %s can't be run in the sandbox: %s", r.argv[0], err)}
+		return &h, nil
 	case err != nil:
 		return &h, err
 	}
 	h.judge(res.Exit, s, cmp.Or(errs.String(), l.other.String()))
 	return &h, nil
-}
-
-func (h *heard) set(f *Fault) error {
-	h.fault = f
-	return nil
 }
 
 // judge tells by how a command ended, and by what it said, whether there is a reply. said is the end of what it wrote beside its events.

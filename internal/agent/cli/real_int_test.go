@@ -62,17 +62,13 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{T: t}
-	state, err := os.MkdirTemp(os.TempDir(), "agentenv-cli-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(state) })
 	for dir := range strings.SplitSeq(os.Getenv(toolsVar), ":") {
 		if dir != "" {
 			w.tools, w.places = append(w.tools, dir), append(w.places, dir+"/bin")
 		}
 	}
-	if w.boxes, err = local.New(local.Options{StateRoot: state, Tools: w.tools}); err != nil {
+	var err error
+	if w.boxes, err = local.New(local.Options{StateRoot: t.TempDir(), Tools: w.tools}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.boxes.Close() })
@@ -177,11 +173,10 @@ func (w *world) install(ctx context.Context, p *Profile, registry, dir string) e
 // real is a real command in its box, with its doors.
 type real struct {
 	*Agent
-	box     guest.Box
-	mu      sync.Mutex
-	asked   []modelproxy.Exchange
-	calls   string
-	version string
+	box   guest.Box
+	mu    sync.Mutex
+	asked []modelproxy.Exchange
+	calls string
 }
 
 // agent makes the agent of a profile: the gateway with an echo server and the model's endpoint are behind its doors.

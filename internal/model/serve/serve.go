@@ -112,7 +112,7 @@ func (q *Question) Events(r *model.Response) []string {
 
 // Fail writes a failure as the protocol's clients read it.
 func Fail(w http.ResponseWriter, protocol string, err error) {
-	status, message := http.StatusInternalServerError, err.Error()
+	status, message := http.StatusBadRequest, err.Error()
 	var e *model.Error
 	if errors.As(err, &e) {
 		status = map[string]int{
@@ -122,8 +122,6 @@ func Fail(w http.ResponseWriter, protocol string, err error) {
 		if status == 0 {
 			status = http.StatusInternalServerError
 		}
-	} else {
-		status = http.StatusBadRequest
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -159,7 +159,8 @@ func TestEventsAreWhole(t *testing.T) {
 // TestIDs: agents take messages of one id for one message.
 func TestIDs(t *testing.T) {
 	for _, p := range []string{serve.Chat, serve.Messages, serve.Responses, serve.Gemini} {
-		if serve.Whole(p, "m", answered()) == serve.Whole(p, "m", answered()) || serve.Events(p, "m", answered())[0] == serve.Events(p, "m", answered())[0] {
+		whole, first := serve.Whole(p, "m", answered()), serve.Events(p, "m", answered())[0]
+		if serve.Whole(p, "m", answered()) == whole || serve.Events(p, "m", answered())[0] == first {
 			t.Errorf("%s: two answers have one id", p)
 		}
 	}
