@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	neturl "net/url"
 	"os"
 	"time"
 
@@ -53,6 +54,9 @@ type conformity struct {
 }
 
 func conform(cmd *cobra.Command, p *verb.Program, url string, o conformOptions) error {
+	if err := checkURL(url); err != nil {
+		return err
+	}
 	t := conformance.Target{URL: url, Wait: time.Duration(o.wait)}
 	err := errors.Join(
 		readInto(o.fixture, conformance.ParseFixture, &t.Fixture),
@@ -74,6 +78,18 @@ func conform(cmd *cobra.Command, p *verb.Program, url string, o conformOptions) 
 	}
 	if !ok {
 		return verb.Exit(verb.Refused)
+	}
+	return nil
+}
+
+// checkURL refuses what no server can be reached at, before anything is sent.
+func checkURL(url string) error {
+	u, err := neturl.Parse(url)
+	switch {
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return verb.Usagef("URL is where the server is reached, such as http://127.0.0.1:18765, not %q", url)
+	case u.RawQuery != "" || u.Fragment != "":
+		return verb.Usagef("URL is the base of the server, without a query or a fragment")
 	}
 	return nil
 }

@@ -141,13 +141,13 @@ func (f *Folder) write(r Record) error {
 	return atomicfile.WriteBytes(f.at(r.key, recordFile), 0o600, append(b, '\n'))
 }
 
-// Find finds a living deployment by its instance id, the beginning of it, or its environment's id where it is deployed once. ErrNotFound.
+// Find finds a living deployment, also one that still starts, by its instance id, the beginning of it, or its environment's id where it is deployed once. ErrNotFound.
 func (f *Folder) Find(text string) (Record, error) {
 	all, err := f.List()
 	if err != nil {
 		return Record{}, err
 	}
-	all = slices.DeleteFunc(all, func(r Record) bool { return r.State != Running })
+	all = slices.DeleteFunc(all, func(r Record) bool { return r.State == Dead })
 	var found []Record
 	var names []string
 	for _, r := range all {

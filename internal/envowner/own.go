@@ -49,8 +49,6 @@ type Owner struct {
 	Boxes  *deploy.Deployments
 	Envs   *deploy.Envs
 	Log    *slog.Logger
-
-	stop chan struct{}
 }
 
 // Own deploys what o says, tells of it on status, and holds it until it is told to stop, the time is up or ctx ends; then everything is gone again.
@@ -60,7 +58,8 @@ func (w *Owner) Own(ctx context.Context, o Order, status io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("hold the deployment's folder: %w", err)
 	}
-	w.stop = make(chan struct{}, 1)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	run := "env/" + o.Key
 	defer func() {
 		if _, derr := w.Boxes.Down(ctx, run); derr != nil {
@@ -69,11 +68,20 @@ func (w *Owner) Own(ctx context.Context, o Order, status io.Writer) error {
 		_ = os.RemoveAll(w.Folder.at(o.Key, "."))
 		_ = lock.Unlock()
 	}()
-	v, err := w.deploy(ctx, o, run)
+	control := desk{stop: func() { stop(errStopped) }}
+	closeDesk, err := control.open(ctx, w.Folder.at(o.Key, socketFile))
 	if err != nil {
 		return errors.Join(err, tell(status, Started{Error: err.Error()}))
 	}
-	return w.hold(ctx, o, v, status)
+	defer closeDesk()
+	v, err := w.deploy(ctx, o, run)
+	if errors.Is(context.Cause(ctx), errStopped) {
+		err = errStopped
+	}
+	if err != nil {
+		return errors.Join(err, tell(status, Started{Error: err.Error()}))
+	}
+	return w.hold(ctx, o, v, &control, status)
 }
 
 func tell(w io.Writer, s Started) error { return json.NewEncoder(w).Encode(s) }
@@ -99,14 +107,9 @@ func (w *Owner) deploy(ctx context.Context, o Order, run string) (*deploy.Env, e
 }
 
 // hold serves the deployment's doors.
-func (w *Owner) hold(ctx context.Context, o Order, v *deploy.Env, status io.Writer) error {
-	control, err := listenUnix(ctx, w.Folder.at(o.Key, socketFile))
-	if err != nil {
-		return errors.Join(err, tell(status, Started{Error: err.Error()}))
-	}
+func (w *Owner) hold(ctx context.Context, o Order, v *deploy.Env, control *desk, status io.Writer) error {
 	outside, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		control.Close()
 		return errors.Join(err, tell(status, Started{Error: err.Error()}))
 	}
 	started := Started{AgentURL: map[string]string{}}
@@ -122,22 +125,8 @@ func (w *Owner) hold(ctx context.Context, o Order, v *deploy.Env, status io.Writ
 		started.AgentURL[role] = door(access.Principal{Role: role})
 	}
 	started.Record = record(o, v)
-	servers := []*http.Server{
-		{Handler: front.Outside(doors), ReadHeaderTimeout: headerTimeout},
-		{Handler: w.control(v, started), ReadHeaderTimeout: headerTimeout},
-	}
-	ended := make(chan error, len(servers))
-	for i, l := range []net.Listener{outside, control} {
-		go func() { ended <- servers[i].Serve(l) }()
-	}
-	defer func() {
-		for _, s := range servers {
-			_ = s.Close()
-		}
-		for range servers {
-			<-ended
-		}
-	}()
+	control.ready.Store(w.control(v, started))
+	defer serve(outside, front.Outside(doors))()
 	if err := errors.Join(w.Folder.write(started.Record), tell(status, started)); err != nil {
 		return err
 	}
@@ -145,7 +134,6 @@ func (w *Owner) hold(ctx context.Context, o Order, v *deploy.Env, status io.Writ
 	defer up.Stop()
 	select {
 	case <-ctx.Done():
-	case <-w.stop:
 	case <-up.C:
 		w.Log.Info("the deployment's time is up")
 	}
@@ -185,17 +173,10 @@ type (
 	}
 )
 
-// control is what other commands of the same user are served by the socket.
-func (w *Owner) control(v *deploy.Env, started Started) http.Handler {
+// control is what other commands of the same user are served by the socket once the deployment stands.
+func (w *Owner) control(v *deploy.Env, started Started) *http.ServeMux {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /status", func(rw http.ResponseWriter, _ *http.Request) { answer(rw, started, nil) })
-	mux.HandleFunc("POST /stop", func(rw http.ResponseWriter, _ *http.Request) {
-		answer(rw, struct{}{}, nil)
-		select {
-		case w.stop <- struct{}{}:
-		default:
-		}
-	})
 	mux.HandleFunc("POST /load", handle(func(ctx context.Context, r loadRequest) (deploy.Loaded, error) {
 		d, err := envstore.ReadData(ctx, w.Store, r.Artifact, r.Version)
 		if err != nil {

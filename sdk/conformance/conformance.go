@@ -160,7 +160,11 @@ func (p *probe) open(ctx context.Context) error {
 			}
 			return nil
 		}
-		return fmt.Errorf("there is no card at %s: it answered 404", p.target.URL+wire.CardPath)
+		hint := ""
+		if base, ok := strings.CutSuffix(p.target.URL, "/mcp"); ok {
+			hint = "; the URL of the server itself may be " + base
+		}
+		return fmt.Errorf("there is no card at %s: it answered 404%s", p.target.URL+wire.CardPath, hint)
 	}
 	p.kind = KindEnvironment
 	if resp.status == http.StatusOK {

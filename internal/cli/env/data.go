@@ -3,6 +3,7 @@ package env
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"strconv"
 	"strings"
@@ -202,28 +203,42 @@ func call(ctx context.Context, p *verb.Program, args []string, role string, asJS
 	if err != nil {
 		return err
 	}
-	var result struct {
-		Content []struct{ Type, Text string }
-		IsError bool
-	}
-	if err := json.Unmarshal(raw, &result); err != nil {
-		return err
-	}
 	if asJSON {
 		err = p.Streams.JSON(called{verb.V1(), raw})
-	} else {
-		for _, part := range result.Content {
-			if part.Type == "text" {
-				p.Streams.Printf("%s\n", part.Text)
-			} else {
-				p.Streams.Printf("(%s)\n", term.Clean(part.Type))
-			}
-		}
+	}
+	var result toolResult
+	if json.Unmarshal(raw, &result) != nil || result.Content == nil {
+		return errors.Join(err, errors.New("the server's answer is no result of a tool: it has no list of content; --json shows it"))
+	}
+	if !asJSON {
+		printContent(p.Streams, result)
 	}
 	if err == nil && result.IsError {
 		return verb.Exit(verb.Refused)
 	}
 	return err
+}
+
+// toolResult is what is read of a tool's result.
+type toolResult struct {
+	Content []struct{ Type, Text string }
+	IsError bool
+}
+
+// printContent writes texts as they are; to a terminal, which would obey what a server hid in them, escaped.
+func printContent(s *term.Streams, result toolResult) {
+	for _, part := range result.Content {
+		switch text := part.Text; {
+		case part.Type != "text":
+			s.Printf("(%s)\n", term.Clean(part.Type))
+		case s.OutTTY:
+			for line := range strings.SplitSeq(strings.ReplaceAll(text, "\t", "    "), "\n") {
+				s.Printf("%s\n", term.Clean(line))
+			}
+		default:
+			s.Printf("%s\n", text)
+		}
+	}
 }
 
 func newStop(p *verb.Program) *cobra.Command {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentenv.internal/agentenv/internal/access"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/envowner"
 )
@@ -72,6 +73,11 @@ func deploy(ctx context.Context, p *verb.Program, id string, o deployOptions) er
 		return verb.Usagef("--gateway-mode takes performance or consistent, not %q", o.mode)
 	case o.order.CPU < 0 || o.order.MemoryMB < 0 || o.disk < 0:
 		return verb.Usagef("limits can't be negative")
+	}
+	for _, role := range o.order.Roles {
+		if err := access.CheckRole(role); err != nil {
+			return verb.Usagef("--agent: %w", err)
+		}
 	}
 	a, f, err := open(ctx, p)
 	if err != nil {

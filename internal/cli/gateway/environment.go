@@ -39,7 +39,7 @@ func read(lookup func(string) (string, bool)) (settings, error) {
 	number := func(name string, missing float64, most float64) float64 {
 		v, err := strconv.ParseFloat(get(name, fmt.Sprint(missing)), 64)
 		if err != nil || !(v >= 0 && v <= most) {
-			bad = append(bad, fmt.Errorf("%s must be a number from 0 to %g", name, most))
+			bad = append(bad, fmt.Errorf("%s must be a number from 0 to %.0f", name, most))
 		}
 		return v
 	}

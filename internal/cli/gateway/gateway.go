@@ -72,6 +72,9 @@ func run(ctx context.Context, p *verb.Program, o options) error {
 	if err != nil {
 		return verb.Usagef("%w", err)
 	}
+	if err := checkRoles(o.roles); err != nil {
+		return err
+	}
 	secret, err := ownerSecret(o)
 	if err != nil {
 		return err
@@ -98,6 +101,15 @@ func run(ctx context.Context, p *verb.Program, o options) error {
 		return errors.Join(err, l.Close(), g.Close())
 	}
 	return errors.Join(serve(ctx, p, g, s, l, handler), g.Close())
+}
+
+func checkRoles(roles []string) error {
+	for _, role := range roles {
+		if err := access.CheckRole(role); err != nil {
+			return verb.Usagef("--agent: %w", err)
+		}
+	}
+	return nil
 }
 
 // ownerSecret is that of the owner's URL; "" with --open.
@@ -182,7 +194,11 @@ func serve(ctx context.Context, p *verb.Program, g *front.Gateway, s settings, l
 		if err := g.Ready(ready); err != nil && errors.Is(ready.Err(), context.DeadlineExceeded) {
 			p.Streams.Problem("Warning: %v", err)
 		} else if err == nil {
-			p.Streams.Note("All %d servers answer.", len(s.Children))
+			if len(s.Children) == 1 {
+				p.Streams.Note("The server answers.")
+			} else {
+				p.Streams.Note("All %d servers answer.", len(s.Children))
+			}
 		}
 	}()
 	defer func() {

@@ -1,0 +1,53 @@
+package envowner
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync/atomic"
+)
+
+var (
+	errStopped  = errors.New("it was stopped while it started")
+	errStarting = errors.New("the environment is still starting; agent-env env list --deployed tells when it runs, agent-env env stop ends it")
+)
+
+// desk is what the socket of an owner serves: a deployment can be stopped from the first moment on, and does the rest once it stands.
+type desk struct {
+	stop  func()
+	ready atomic.Pointer[http.ServeMux] // nil while the deployment starts
+}
+
+// open serves at a socket until close is called.
+func (d *desk) open(ctx context.Context, path string) (closeDesk func(), err error) {
+	l, err := listenUnix(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return serve(l, d), nil
+}
+
+func (d *desk) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost && r.URL.Path == "/stop" {
+		answer(rw, struct{}{}, nil)
+		d.stop()
+		return
+	}
+	if mux := d.ready.Load(); mux != nil {
+		mux.ServeHTTP(rw, r)
+		return
+	}
+	answer(rw, nil, errStarting)
+}
+
+// serve serves h at l until end is called, which waits for the server, not for requests.
+func serve(l net.Listener, h http.Handler) (end func()) {
+	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l) }()
+	return func() {
+		_ = s.Close()
+		<-ended
+	}
+}
