@@ -1,6 +1,15 @@
 package runview
 
-import "testing"
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/run"
+	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/term"
+)
 
 func TestCancellingTellsOfSandboxesThatThereAre(t *testing.T) {
 	for n, want := range map[int]string{
@@ -11,5 +20,15 @@ func TestCancellingTellsOfSandboxesThatThereAre(t *testing.T) {
 		if got := cancelling(n); got != want {
 			t.Errorf("%d: %q, want %q", n, got, want)
 		}
+	}
+}
+
+func TestResultWithoutAnInstance(t *testing.T) {
+	r := &textReporter{s: &term.Streams{Out: &bytes.Buffer{}}}
+	res := bundlerun.RunResult{Status: runlog.InfraFailed}
+	res.Label, res.Version = "tasks/a.json", 1
+	res.Failures = []run.Failure{{ErrorType: "ResourceError", Error: "no room", Fatal: true, Infra: true}}
+	if got := r.result(res); !strings.HasSuffix(got, "ResourceError: no room, 0.0s") {
+		t.Errorf("%q", got)
 	}
 }

@@ -267,7 +267,11 @@ func (r *textReporter) result(res bundlerun.RunResult) string {
 		}
 		word += fmt.Sprintf(": %s: %s", f.ErrorType, term.Clean(f.Error))
 	}
-	return fmt.Sprintf("%s: %s, %.1fs, instance %s", head, word, res.Seconds, res.ID)
+	line := fmt.Sprintf("%s: %s, %.1fs", head, word, res.Seconds)
+	if res.ID != "" { // it got none when nothing could be made of it
+		line += ", instance " + res.ID
+	}
+	return line
 }
 
 func evalText(e bundlerun.EvalResult) string {
