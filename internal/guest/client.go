@@ -96,8 +96,8 @@ func (b *Client) wrap(ctx context.Context, err error) error {
 }
 
 // call sends one request and waits for its reply. When ctx ends the guest is told to stop, and its word is awaited for a while.
-func (b *Client) call(ctx context.Context, r *Request, files ...*os.File) (*Reply, []*os.File, error) {
-	return b.callEarly(ctx, nil, r, files...)
+func (b *Client) call(ctx context.Context, r *Request) (*Reply, []*os.File, error) {
+	return b.callEarly(ctx, nil, r)
 }
 
 // callEarly is call for an operation that hands a descriptor out before its reply; early takes it.

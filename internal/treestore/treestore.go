@@ -208,7 +208,7 @@ func (s *Store) build(ctx context.Context, name, key string, build func(context.
 // note writes an entry's record, in a folder that nobody else sees yet.
 func (s *Store) note(name string, b []byte) error {
 	if s.o.Volatile {
-		return os.WriteFile(name, b, 0o600)
+		return os.WriteFile(name, b, 0o600) //nolint:forbidigo // nothing of a volatile store outlives the machine
 	}
 	return atomicfile.WriteBytes(name, 0o600, b)
 }

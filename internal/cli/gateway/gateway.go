@@ -215,6 +215,6 @@ func serve(ctx context.Context, p *verb.Program, g *front.Gateway, s settings, l
 	if err := srv.Shutdown(undo); err != nil {
 		_ = srv.Close() // calls that are still under way end with the gateway
 	}
-	<-failed
+	_ = <-failed // that it was shut down
 	return nil
 }

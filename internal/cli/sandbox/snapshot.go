@@ -86,7 +86,7 @@ func takeSnapshot(ctx context.Context, p *verb.Program, text, name string, o pla
 // tellSnapshot exports s where o says and prints it.
 func tellSnapshot(ctx context.Context, p *verb.Program, a *app.App, f sandbox.Forker, s sandbox.Snapshot, o place, asJSON bool) error {
 	out := snapped{Format: verb.V1(), Snapshot: s, File: o.file}
-	err := export(ctx, p, a, f, s, o, &out)
+	err := export(ctx, a, f, s, o, &out)
 	if asJSON {
 		return errors.Join(err, p.Streams.JSON(out))
 	}
@@ -101,7 +101,7 @@ func tellSnapshot(ctx context.Context, p *verb.Program, a *app.App, f sandbox.Fo
 	return nil
 }
 
-func export(ctx context.Context, p *verb.Program, a *app.App, f sandbox.Forker, s sandbox.Snapshot, o place, out *snapped) error {
+func export(ctx context.Context, a *app.App, f sandbox.Forker, s sandbox.Snapshot, o place, out *snapped) error {
 	if o.file != "" {
 		if err := atomicfile.Write(o.file, 0o600, func(w io.Writer) error { return f.ExportSnapshot(ctx, s.ID, w) }); err != nil {
 			return err

@@ -31,7 +31,7 @@ func interactive(ctx context.Context, s *term.Streams, box guest.Box, c guest.Co
 	if err := unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, &raw); err != nil {
 		return guest.Exit{}, err
 	}
-	defer unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, before)
+	defer func() { _ = unix.IoctlSetTermios(int(in.Fd()), unix.TCSETS, before) }() // its person can type reset
 
 	keys, w, err := os.Pipe()
 	if err != nil {

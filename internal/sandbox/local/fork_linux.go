@@ -162,7 +162,7 @@ func (p *Provider) ExportSnapshot(ctx context.Context, id string, w io.Writer) e
 		if err != nil {
 			return fmt.Errorf("export snapshot %s: %w", id, err)
 		}
-		defer held.Release()
+		defer func() { _ = held.Release() }() // read only
 		fd, err := unix.Open(held.Path(), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 		if err != nil {
 			return fmt.Errorf("export snapshot %s: %w", id, err)

@@ -81,7 +81,7 @@ func TestPrivateFilesStayOutside(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("without root the kernel keeps them from the box")
 	}
-	dir, err := os.MkdirTemp("/usr/local/share", ".agentenv-test-")
+	dir, err := os.MkdirTemp("/usr/local/share", ".agentenv-test-") //nolint:usetesting // below /usr is what it is about
 	if err != nil {
 		t.Skip("/usr/local/share can't be written: ", err)
 	}

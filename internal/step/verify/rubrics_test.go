@@ -59,7 +59,6 @@ type bench struct {
 	judges *judges
 	panel  Panel
 	exec   *RubricsVerifier
-	cost   step.Cost
 }
 
 func newBench(t *testing.T, say func(string, *model.Request) (string, error)) *bench {
