@@ -37,9 +37,9 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 			return nil, err
 		}
 		return &bundlerun.Engine{
-			Bundle: a.bundleOptions(),
+			Bundle:    a.bundleOptions(),
 			Executors: executors(s, w.deploy, envs, agents, func(ctx context.Context) (string, error) { return a.Config().HumanURL(ctx, a.secrets) }, data.NewDownloads(a.Config().PrivateDownloads()), verify.RubricsOptions{Store: s, Models: models, Panel: a.panel, Agents: verify.NewDeployedJudges(agents, models)}),
-			Store: s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
+			Store:     s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},

@@ -61,8 +61,10 @@ func (a *App) ValidateEnv(ctx context.Context, e envstore.Env, providers string,
 		name  string
 		check validate.Check
 	}{
-		{validate.EnvCard, validate.CheckCard}, {validate.ToolSchema, validate.CheckTools},
-		{validate.SpecConformance, validate.CheckSpec}, {validate.CoreProtocol, validate.CheckCoreProtocol},
+		{validate.EnvCard, validate.CheckCard},
+		{validate.ToolSchema, validate.CheckTools},
+		{validate.SpecConformance, validate.CheckSpec},
+		{validate.CoreProtocol, validate.CheckCoreProtocol},
 	}
 	if universe != nil {
 		checks = append(checks, struct {

@@ -134,11 +134,15 @@ func (t *agentTools) own() []model.Tool {
 	}
 	var out []model.Tool
 	all := map[string]model.Tool{
-		toolBash: {Name: toolBash, Description: "Run a shell command in your sandbox. Answers its exit code and what it wrote; long output is cut in the middle.",
-			Schema: schema(`"command":{"type":"string"},"timeout_seconds":{"type":"number","description":"Default 120, at most 3600."}`, "command")},
+		toolBash: {
+			Name: toolBash, Description: "Run a shell command in your sandbox. Answers its exit code and what it wrote; long output is cut in the middle.",
+			Schema: schema(`"command":{"type":"string"},"timeout_seconds":{"type":"number","description":"Default 120, at most 3600."}`, "command"),
+		},
 		toolReadFile: {Name: toolReadFile, Description: "Read a text file of your sandbox, or look at a picture there.", Schema: schema(`"path":{"type":"string"}`, "path")},
-		toolWriteFile: {Name: toolWriteFile, Description: "Write a file of your sandbox, in place of one that is there. Folders are made.",
-			Schema: schema(`"path":{"type":"string"},"content":{"type":"string"}`, "path", "content")},
+		toolWriteFile: {
+			Name: toolWriteFile, Description: "Write a file of your sandbox, in place of one that is there. Folders are made.",
+			Schema: schema(`"path":{"type":"string"},"content":{"type":"string"}`, "path", "content"),
+		},
 	}
 	for _, name := range boxToolNames() {
 		if slices.Contains(t.asked, name) || t.asked == nil && (len(t.envs) == 0 || t.agent.HasBox()) {
@@ -146,8 +150,10 @@ func (t *agentTools) own() []model.Tool {
 		}
 	}
 	if len(t.skills) > 0 {
-		out = append(out, model.Tool{Name: toolReadSkill, Description: "Read a file of one of your skills; SKILL.md is where each begins.",
-			Schema: schema(`"skill":{"type":"string"},"path":{"type":"string","description":"Default SKILL.md."}`, "skill")})
+		out = append(out, model.Tool{
+			Name: toolReadSkill, Description: "Read a file of one of your skills; SKILL.md is where each begins.",
+			Schema: schema(`"skill":{"type":"string"},"path":{"type":"string","description":"Default SKILL.md."}`, "skill"),
+		})
 	}
 	return out
 }

@@ -145,8 +145,12 @@ func TestEvidence(t *testing.T) {
 		score         float64
 		ok            bool
 	}{
-		{"f1", "visible", 1, true}, {"", "not_applicable", 1, true}, {"", "blocked", 0, true}, {"f1", "ambiguous", 0, true},
-		{"f2", "visible", 0, false}, {"f1", "maybe", 0, false},
+		{"f1", "visible", 1, true},
+		{"", "not_applicable", 1, true},
+		{"", "blocked", 0, true},
+		{"f1", "ambiguous", 0, true},
+		{"f2", "visible", 0, false},
+		{"f1", "maybe", 0, false},
 	} {
 		raw := fmt.Sprintf(`{"results":[{"id":"c1","score":1,"justification":"j","frame":%q,"evidence_status":%q}]}`, k.frame, k.status)
 		v, err := Ask(t.Context(), &said{texts: []string{raw}}, model.Request{}, c)

@@ -27,15 +27,23 @@ func TestLower(t *testing.T) {
 		{"kept byte for byte", "m", `{"type":"object", "properties":{"b":{},"a":{}}}`, `{"type":"object", "properties":{"b":{},"a":{}}}`},
 		{"no schema", "m", `7`, `{"type":"object","properties":{}}`},
 		{"no properties", "m", `{"type":"object"}`, `{"properties":{},"type":"object"}`},
-		{"reference", "m", `{"type":"object","properties":{"a":{"$ref":"#/$defs/A","description":"d"}},"$defs":{"A":{"type":"string"}}}`,
-			`{"properties":{"a":{"description":"d","type":"string"}},"type":"object"}`},
+		{
+			"reference", "m", `{"type":"object","properties":{"a":{"$ref":"#/$defs/A","description":"d"}},"$defs":{"A":{"type":"string"}}}`,
+			`{"properties":{"a":{"description":"d","type":"string"}},"type":"object"}`,
+		},
 		{"unknown reference", "m", `{"type":"object","properties":{"a":{"$ref":"http://x"}}}`, `{"properties":{"a":{}},"type":"object"}`},
-		{"any of at the top", "m", `{"anyOf":[{"properties":{"a":{"type":"string"},"b":{}},"required":["a","b"]},{"properties":{"a":{"type":"integer"}},"required":["a"]}]}`,
-			`{"properties":{"a":{},"b":{}},"required":["a"],"type":"object"}`},
-		{"all of at the top", "m", `{"type":"object","allOf":[{"properties":{"a":{}},"required":["a"]},{"properties":{"b":{}},"required":["b"]}]}`,
-			`{"properties":{"a":{},"b":{}},"required":["a","b"],"type":"object"}`},
-		{"gemini", "google/gemini-3-pro", `{"type":"object","properties":{"a":{"type":["string","null"],"default":null,"format":"uri"},"b":{"const":1}},"additionalProperties":false}`,
-			`{"properties":{"a":{"nullable":true,"type":"string"},"b":{"enum":[1]}},"type":"object"}`},
+		{
+			"any of at the top", "m", `{"anyOf":[{"properties":{"a":{"type":"string"},"b":{}},"required":["a","b"]},{"properties":{"a":{"type":"integer"}},"required":["a"]}]}`,
+			`{"properties":{"a":{},"b":{}},"required":["a"],"type":"object"}`,
+		},
+		{
+			"all of at the top", "m", `{"type":"object","allOf":[{"properties":{"a":{}},"required":["a"]},{"properties":{"b":{}},"required":["b"]}]}`,
+			`{"properties":{"a":{},"b":{}},"required":["a","b"],"type":"object"}`,
+		},
+		{
+			"gemini", "google/gemini-3-pro", `{"type":"object","properties":{"a":{"type":["string","null"],"default":null,"format":"uri"},"b":{"const":1}},"additionalProperties":false}`,
+			`{"properties":{"a":{"nullable":true,"type":"string"},"b":{"enum":[1]}},"type":"object"}`,
+		},
 	} {
 		if got := string(model.Lower(json.RawMessage(c.in), c.model)); got != c.want {
 			t.Errorf("%s:\n got %s\nwant %s", c.name, got, c.want)

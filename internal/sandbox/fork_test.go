@@ -42,8 +42,10 @@ func TestReadChanges(t *testing.T) {
 		&tar.Header{Typeflag: tar.TypeChar, Name: "gone", PAXRecords: change("D")},
 	)))
 	want := []sandbox.Change{
-		{Path: "/w", Kind: "A", Type: "dir", Mode: 0o755 | 1<<20}, {Path: "/w/f", Kind: "M", Type: "file", Mode: 0o644, Size: 77},
-		{Path: "/l", Kind: "A", Type: "link", Mode: 0o777}, {Path: "/gone", Kind: "D"},
+		{Path: "/w", Kind: "A", Type: "dir", Mode: 0o755 | 1<<20},
+		{Path: "/w/f", Kind: "M", Type: "file", Mode: 0o644, Size: 77},
+		{Path: "/l", Kind: "A", Type: "link", Mode: 0o777},
+		{Path: "/gone", Kind: "D"},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v", got, err)

@@ -118,8 +118,12 @@ type part struct {
 
 func outcomes(c *eval.Counts) []part {
 	all := []part{
-		{Name: "passed", Class: "passed", N: c.Passed}, {Name: "scored below 1", Class: "scored", N: c.Scored}, {Name: "unscored", Class: "unscored", N: c.Unscored},
-		{Name: "failed", Class: "failed", N: c.Failed}, {Name: "could not be run", Class: "infra-failed", N: c.InfraFailed}, {Name: "cancelled", Class: "cancelled", N: c.Cancelled},
+		{Name: "passed", Class: "passed", N: c.Passed},
+		{Name: "scored below 1", Class: "scored", N: c.Scored},
+		{Name: "unscored", Class: "unscored", N: c.Unscored},
+		{Name: "failed", Class: "failed", N: c.Failed},
+		{Name: "could not be run", Class: "infra-failed", N: c.InfraFailed},
+		{Name: "cancelled", Class: "cancelled", N: c.Cancelled},
 	}
 	x := 0.0
 	for i := range all {

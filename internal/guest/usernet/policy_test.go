@@ -79,9 +79,19 @@ func TestCIDRs(t *testing.T) {
 		port uint16
 		want string
 	}{
-		{"10.1.2.3", 443, ""}, {"10.1.2.3", 80, WhyPort}, {"10.2.0.1", 443, WhyPrivate}, {"::ffff:10.1.2.3", 5432, ""}, {"8.8.8.8", 443, ""},
-		{"9.9.9.9", 443, WhyAddress}, {"192.168.7.9", 443, ""}, {"192.168.8.9", 443, WhyPrivate}, {"fd12::9", 443, ""}, {"fd13::9", 443, WhyPrivate},
-		{"64:ff9b::10.1.2.3", 443, ""}, {"10.1.2.3", 0, WhyPort}, {"fd12::9%lo", 443, WhyPrivate},
+		{"10.1.2.3", 443, ""},
+		{"10.1.2.3", 80, WhyPort},
+		{"10.2.0.1", 443, WhyPrivate},
+		{"::ffff:10.1.2.3", 5432, ""},
+		{"8.8.8.8", 443, ""},
+		{"9.9.9.9", 443, WhyAddress},
+		{"192.168.7.9", 443, ""},
+		{"192.168.8.9", 443, WhyPrivate},
+		{"fd12::9", 443, ""},
+		{"fd13::9", 443, WhyPrivate},
+		{"64:ff9b::10.1.2.3", 443, ""},
+		{"10.1.2.3", 0, WhyPort},
+		{"fd12::9%lo", 443, WhyPrivate},
 	} {
 		if got := p.Addr(netip.MustParseAddr(c.addr), c.port); got != c.want {
 			t.Errorf("%s port %d: %q, want %q", c.addr, c.port, got, c.want)

@@ -190,11 +190,22 @@ func TestProxyExceptions(t *testing.T) {
 		t     target
 		want  bool
 	}{
-		{"*", name("a.test"), true}, {"", name("a.test"), false}, {"corp.test", name("corp.test"), true}, {"corp.test", name("a.corp.test"), true},
-		{".corp.test", name("corp.test"), false}, {".corp.test", name("a.corp.test"), true}, {"*.corp.test", name("a.corp.test"), true},
-		{"corp.test", name("xcorp.test"), false}, {"corp.test:443", name("a.corp.test"), true}, {"corp.test:80", name("a.corp.test"), false},
-		{"10.0.0.0/8", addr("10.1.2.3"), true}, {"10.0.0.0/8", addr("11.1.2.3"), false}, {"10.1.2.3", addr("::ffff:10.1.2.3"), true},
-		{"[::1]:443", addr("::1"), true}, {" CORP.test ", name("corp.test"), true}, {"10.0.0.0/8", name("a.test"), false},
+		{"*", name("a.test"), true},
+		{"", name("a.test"), false},
+		{"corp.test", name("corp.test"), true},
+		{"corp.test", name("a.corp.test"), true},
+		{".corp.test", name("corp.test"), false},
+		{".corp.test", name("a.corp.test"), true},
+		{"*.corp.test", name("a.corp.test"), true},
+		{"corp.test", name("xcorp.test"), false},
+		{"corp.test:443", name("a.corp.test"), true},
+		{"corp.test:80", name("a.corp.test"), false},
+		{"10.0.0.0/8", addr("10.1.2.3"), true},
+		{"10.0.0.0/8", addr("11.1.2.3"), false},
+		{"10.1.2.3", addr("::ffff:10.1.2.3"), true},
+		{"[::1]:443", addr("::1"), true},
+		{" CORP.test ", name("corp.test"), true},
+		{"10.0.0.0/8", name("a.test"), false},
 	} {
 		if got := excepts(c.entry, c.t); got != c.want {
 			t.Errorf("%q on %s: %v", c.entry, c.t, got)

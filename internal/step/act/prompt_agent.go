@@ -71,16 +71,22 @@ func (e *PromptAgent) Preflight(ctx context.Context, d doc.Node, p step.Plan) di
 func (e *PromptAgent) unserved(d doc.Node) diag.List {
 	var l diag.List
 	if !d.Get("user_a2a_url").IsNull() {
-		l.Add(diag.Problem{Pos: d.Get("user_a2a_url").Pos(), Where: "user_a2a_url", Code: "act.prompt",
-			Summary: "the user's agent can't be named by its URL by this version of agent-env", Fix: "add a deploy_human_agent step and name its agent in user_agent_name"})
+		l.Add(diag.Problem{
+			Pos: d.Get("user_a2a_url").Pos(), Where: "user_a2a_url", Code: "act.prompt",
+			Summary: "the user's agent can't be named by its URL by this version of agent-env", Fix: "add a deploy_human_agent step and name its agent in user_agent_name",
+		})
 	}
 	if on, _ := d.Get("live_trajectory").Bool(); on {
-		l.Add(diag.Problem{Pos: d.Get("live_trajectory").Pos(), Where: "live_trajectory", Code: "act.prompt", Severity: diag.Hint,
-			Summary: "what an agent does is always recorded while it works", Fix: "leave it out"})
+		l.Add(diag.Problem{
+			Pos: d.Get("live_trajectory").Pos(), Where: "live_trajectory", Code: "act.prompt", Severity: diag.Hint,
+			Summary: "what an agent does is always recorded while it works", Fix: "leave it out",
+		})
 	}
 	if !d.Get("snapshot_config").IsNull() {
-		l.Add(diag.Problem{Pos: d.Get("snapshot_config").Pos(), Where: "snapshot_config", Code: "act.prompt",
-			Summary: "environments can't be snapshotted while an agent works by this version of agent-env", Fix: "add a snapshot_env step"})
+		l.Add(diag.Problem{
+			Pos: d.Get("snapshot_config").Pos(), Where: "snapshot_config", Code: "act.prompt",
+			Summary: "environments can't be snapshotted while an agent works by this version of agent-env", Fix: "add a snapshot_env step",
+		})
 	}
 	return l
 }

@@ -22,7 +22,9 @@ type fakeAgents struct {
 	err               error
 }
 
-func (f *fakeAgents) Check(context.Context, []string, string, deploy.AgentRequest) error { return f.err }
+func (f *fakeAgents) Check(context.Context, []string, string, deploy.AgentRequest) error {
+	return f.err
+}
 
 func (f *fakeAgents) Deploy(_ context.Context, r deploy.AgentRequest) (*deploy.Agent, error) {
 	f.deployed = append(f.deployed, r.Name+" "+r.Settings.Model)

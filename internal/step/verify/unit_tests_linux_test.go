@@ -24,8 +24,10 @@ func TestUnitTestsRunInAFork(t *testing.T) {
 		t.Fatal(err)
 	}
 	// An agent's leftover would spoil the tests and forge their reward if it could reach them.
-	if _, err := guest.Output(t.Context(), box, guest.Command{Argv: []string{"bash", "-c",
-		`mkdir -p /work && echo agent > /work/answer && echo 1 > /work/reward && (while sleep 0.02; do echo 1 > /work/reward; echo x > /work/tampered; done >/dev/null 2>&1 &)`}},
+	if _, err := guest.Output(t.Context(), box, guest.Command{Argv: []string{
+		"bash", "-c",
+		`mkdir -p /work && echo agent > /work/answer && echo 1 > /work/reward && (while sleep 0.02; do echo 1 > /work/reward; echo x > /work/tampered; done >/dev/null 2>&1 &)`,
+	}},
 		guest.Limits{Stdout: 100, Stderr: 100}); err != nil {
 		t.Fatal(err)
 	}
