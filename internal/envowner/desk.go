@@ -44,8 +44,11 @@ func (d *desk) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 // serve serves h at l until end is called, which waits for the server, not for requests.
 func serve(l net.Listener, h http.Handler) (end func()) {
 	s := &http.Server{Handler: h, ReadHeaderTimeout: headerTimeout}
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(l) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = s.Serve(l) // ends when it is closed; a socket that fails before is found by who asks it
+	}()
 	return func() {
 		_ = s.Close()
 		<-ended

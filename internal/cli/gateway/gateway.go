@@ -215,6 +215,8 @@ func serve(ctx context.Context, p *verb.Program, g *front.Gateway, s settings, l
 	if err := srv.Shutdown(undo); err != nil {
 		_ = srv.Close() // calls that are still under way end with the gateway
 	}
-	_ = <-failed // that it was shut down
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
 	return nil
 }
