@@ -290,8 +290,8 @@ func readMistakes(b []byte) (Verdict, error) {
 // only is the one JSON object of an answer: all of it, or all that a fence holds. A second one, or words that hold one, are no verdict.
 func only(raw string) ([]byte, error) {
 	s := strings.TrimSpace(raw)
-	if strings.HasPrefix(s, "```") {
-		s = strings.TrimPrefix(strings.TrimPrefix(s, "```"), "json")
+	if after, ok := strings.CutPrefix(s, "```"); ok {
+		s = strings.TrimPrefix(after, "json")
 		in, ok := strings.CutSuffix(strings.TrimSpace(s), "```")
 		if !ok {
 			return nil, errors.New("its fence has no end")

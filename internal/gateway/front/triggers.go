@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"mime"
 	"net/http"
 	"net/url"
@@ -218,9 +219,7 @@ func websiteFields(r *http.Request) map[string]any {
 		d.UseNumber()
 		var obj map[string]any
 		if d.Decode(&obj) == nil {
-			for k, v := range obj {
-				out[k] = v
-			}
+			maps.Copy(out, obj)
 		}
 	}
 	return out

@@ -329,7 +329,7 @@ func checkRef(root, ref any, at string) error {
 		return nil
 	}
 	v := root
-	for _, p := range strings.Split(path, "/") {
+	for p := range strings.SplitSeq(path, "/") {
 		p = strings.NewReplacer("~1", "/", "~0", "~").Replace(p)
 		switch node := v.(type) {
 		case map[string]any:

@@ -3,6 +3,7 @@ package trigger
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -190,9 +191,7 @@ func (e *Engine) WebsiteRequest(role, app, method, urlPath string, status int, a
 	e.lookAtTime()
 	request := fields{"app": app, "method": method, "path": urlPath, "status": status}
 	provoking := fields{"source": "website", "role": role}
-	for k, v := range request {
-		provoking[k] = v
-	}
+	maps.Copy(provoking, request)
 	var matched []*trig
 	for _, t := range list {
 		if t.when.matches(app, method, urlPath, status) {

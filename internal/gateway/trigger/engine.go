@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"sync"
@@ -309,14 +310,10 @@ func (e *Engine) readExecutors(obj map[string]any, watch []string) (map[string]e
 		if _, unnamed := named[""]; !ok || unnamed {
 			return nil, bad("executors must be an object, by name")
 		}
-		for name, x := range named {
-			incoming[name] = x
-		}
+		maps.Copy(incoming, named)
 	}
 	out := map[string]executor{}
-	for name, x := range e.executors {
-		out[name] = x
-	}
+	maps.Copy(out, e.executors)
 	for name, raw := range incoming {
 		x, err := readExecutor(raw, cmp.Or(name, "executor"), watch)
 		if err != nil {

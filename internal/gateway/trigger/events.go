@@ -3,6 +3,7 @@ package trigger
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/gateway/clock"
@@ -47,9 +48,7 @@ func (e *Engine) emit(kind, id string, f fields) {
 	e.events.seq++
 	ts := now()
 	ev := fields{"seq": e.events.seq, "ts": ts, "kind": kind, "trigger_id": id}
-	for k, v := range f {
-		ev[k] = v
-	}
+	maps.Copy(ev, f)
 	if t, ok := e.clock.Now(); ok {
 		ev["virtual_time"] = clock.Format(t)
 	}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -84,9 +85,7 @@ func (e *Engine) act(ctx context.Context, t *trig, i int, p provocation) bool {
 	a := &t.actions[i]
 	fail := func(detail string, more fields) bool {
 		f := fields{"action_index": i, "detail": short(detail)}
-		for k, v := range more {
-			f[k] = v
-		}
+		maps.Copy(f, more)
 		e.note(t, "action_failed", f)
 		return false
 	}
@@ -110,9 +109,7 @@ func (e *Engine) act(ctx context.Context, t *trig, i int, p provocation) bool {
 			return fail(problem, a.named())
 		}
 		detail = fields{"nl": short(a.instruction)}
-		for k, v := range a.named() {
-			detail[k] = v
-		}
+		maps.Copy(detail, a.named())
 	}
 	if a.verify != nil && a.kind != "nl" {
 		if ok, err := e.verify(ctx, t, i, &p.facts, a.as); err != nil {

@@ -2,6 +2,7 @@ package trigger
 
 import (
 	"context"
+	"maps"
 	"math"
 	"time"
 
@@ -223,9 +224,7 @@ func (e *Engine) wait(ctx context.Context, t *trig, i int, since float64) bool {
 	}
 	if !t.removed {
 		f := fields{"action_index": i, "virtual_seconds": math.Round(seconds*1000) / 1000}
-		for k, v := range a.named() {
-			f[k] = v
-		}
+		maps.Copy(f, a.named())
 		e.emit("delayed", t.id, f)
 	}
 	t.waiting = true
@@ -258,9 +257,7 @@ func (e *Engine) waitHours(ctx context.Context, t *trig, i int, h *hours) bool {
 			first, generation = false, current
 			if opens, closed = h.opening(virtual); closed {
 				f := fields{"action_index": i, "until": clock.Format(opens)}
-				for k, v := range t.actions[i].named() {
-					f[k] = v
-				}
+				maps.Copy(f, t.actions[i].named())
 				e.note(t, "deferred", f)
 			}
 		}

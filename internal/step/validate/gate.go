@@ -158,9 +158,7 @@ func assessment(structured json.RawMessage, text string) ([]step.Row, error) {
 			return nil, fmt.Errorf("results[%d] has no tool_name, or a passed that is neither true nor false", i)
 		}
 		row := step.Row{}
-		for k, v := range r {
-			row[k] = v
-		}
+		maps.Copy(row, r)
 		row["criterion"], row["result"], row["score"] = name, passed, 0.0
 		if passed {
 			row["score"] = 1.0
