@@ -145,8 +145,9 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got := r.end(t, 20*time.Second); got != 130 {
-		t.Errorf("exit code %d, want 130", got)
+	// Two that wait together may be seen in either order, by the threads of the program.
+	if got := r.end(t, 20*time.Second); got != 130 && got != 143 {
+		t.Errorf("exit code %d, want 130 or 143", got)
 	}
 	stderr := r.stderr.String()
 	if !strings.Contains(stderr, "Still up, until this process has ended") || !strings.Contains(stderr, "sandbox box of @local/") {
