@@ -3,58 +3,75 @@ package report
 import (
 	_ "embed"
 	"fmt"
-	"html/template"
+	"html"
 	"io"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 
 	"agentenv.internal/agentenv/internal/eval"
 	"agentenv.internal/agentenv/internal/runlog"
 )
 
-//go:embed page.html
-var page string
+//go:embed page.css
+var style string
 
-var parsed = sync.OnceValues(func() (*template.Template, error) {
-	return template.New("page").Funcs(template.FuncMap{
-		"score": func(f *float64) string {
-			if f == nil {
-				return "–"
-			}
-			return figure(*f)
-		},
-		"fig":      figure,
-		"interval": intervalText,
-		"seconds":  secondsText,
-		"usd":      usdText,
-		"class":    func(s runlog.Status) string { return strings.ReplaceAll(string(s), "_", "-") },
-		"first": func(ps []eval.PassAt) string {
-			if len(ps) == 0 {
-				return "–"
-			}
-			return figure(ps[0].Value)
-		},
-		"last": func(ps []eval.PassAt) string {
-			if len(ps) == 0 {
-				return "–"
-			}
-			p := ps[len(ps)-1]
-			return fmt.Sprintf("%s (k=%d)", figure(p.Value), p.K)
-		},
-	}).Parse(page)
-})
+// page writes HTML. It is no template: text/template keeps every exported method of the program in its binary.
+type page struct{ b strings.Builder }
+
+// text is a text of anybody's, safe in an element and in an attribute.
+func text(s string) string { return html.EscapeString(s) }
+
+func (p *page) add(format string, args ...any) { fmt.Fprintf(&p.b, format, args...) }
+
+func score(f *float64) string {
+	if f == nil {
+		return "–"
+	}
+	return figure(*f)
+}
+
+func first(ps []eval.PassAt) string {
+	if len(ps) == 0 {
+		return "–"
+	}
+	return figure(ps[0].Value)
+}
+
+func last(ps []eval.PassAt) string {
+	if len(ps) == 0 {
+		return "–"
+	}
+	p := ps[len(ps)-1]
+	return fmt.Sprintf("%s (k=%d)", figure(p.Value), p.K)
+}
 
 // HTML writes one page that needs nothing beside it: its plots are drawn in it, and it holds no script.
 func (r *Report) HTML(w io.Writer) error {
-	t, err := parsed()
-	if err != nil {
-		return err
+	p := &page{}
+	p.head(r)
+	p.cards(r)
+	p.outcomes(r)
+	if s := r.scorePlot(); s.Any {
+		p.add("<h2>Score by task</h2>")
+		p.plot(&s)
+		p.add("<p>The mark is the mean, the line its 95 %% interval, each dot one trial.</p>\n")
 	}
-	return t.Execute(w, map[string]any{
-		"R": r, "Outcomes": outcomes(&r.Counts), "Scores": r.scorePlot(), "Curve": r.curvePlot(), "Time": r.timePlot(), "Cost": r.costPlot(), "Models": modelLines(r.Models),
-	})
+	if c := r.curvePlot(); c.Any {
+		p.curve(&c)
+	}
+	if s := r.timePlot(); s.Any {
+		p.add("<h2>Time of a trial by task</h2>")
+		p.plot(&s)
+	}
+	if s := r.costPlot(); s.Any {
+		p.add("<h2>Cost by task</h2>")
+		p.plot(&s)
+	}
+	p.tables(r)
+	p.add("</body>\n</html>\n")
+	_, err := io.WriteString(w, p.b.String())
+	return err
 }
 
 func figure(f float64) string {
