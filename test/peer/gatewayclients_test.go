@@ -27,7 +27,7 @@ func TestOfficialClientsAtOurGateway(t *testing.T) {
 	children := map[string]string{"big": pythonServer(t, filepath.Join("testdata", "big.py")), "cal": goServer(t, goNotes("cal"))}
 	url := ourGateway(t, children)
 	const size = 64 << 20
-	cmd := exec.CommandContext(t.Context(), filepath.Join(peerBin(t), "python"), filepath.Join("testdata", "client.py"), url, strconv.Itoa(size))
+	cmd := exec.CommandContext(t.Context(), filepath.Join(peerBin(t), "python"), filepath.Join("testdata", "gateway_client.py"), url, strconv.Itoa(size))
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("the client: %v\n%s", err, stderr(err))

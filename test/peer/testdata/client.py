@@ -1,32 +1,32 @@
-"""The official Python MCP client at a gateway: prints one JSON object of what it saw."""
+"""The official MCP client against a server: prints one line of JSON with what it saw.
+
+usage: client.py URL TOOL ARGUMENTS
+"""
 import asyncio
 import json
 import sys
-from datetime import timedelta
 
 from mcp import ClientSession
-from mcp.client.streamable_http import streamablehttp_client
+from mcp.client.streamable_http import streamable_http_client
 
 
-async def main(url: str, size: int) -> None:
-    seen: dict = {"progress": []}
+async def main(url, tool, arguments):
+    progress = []
 
-    async def progress(done: float, total: float | None, message: str | None) -> None:
-        seen["progress"].append(done)
+    async def seen(done, total, message):
+        progress.append([done, total, message])
 
-    async with streamablehttp_client(url + "/mcp", headers={"AgentEnv-Role": "solver"}) as (read, write, _):
-        async with ClientSession(read, write, read_timeout_seconds=timedelta(seconds=120)) as session:
+    async with streamable_http_client(url) as (read, write, _):
+        async with ClientSession(read, write) as session:
             hello = await session.initialize()
-            seen["version"], seen["server"] = hello.protocolVersion, hello.serverInfo.name
-            seen["tools"] = sorted(t.name for t in (await session.list_tools()).tools)
-            r = await session.call_tool("big_count", {"to": 3}, progress_callback=progress)
-            seen["structured"] = r.structuredContent
-            r = await session.call_tool("big_text", {"bytes": size})
-            seen["bytes"], seen["error"] = len(r.content[0].text), r.isError
-            r = await session.call_tool("none", {})
-            seen["unknown"] = r.isError
+            tools = (await session.list_tools()).tools
+            result = await session.call_tool(tool, json.loads(arguments), progress_callback=seen)
+            unknown = await session.call_tool("no_such_tool", {})
             await session.send_ping()
-    print(json.dumps(seen))
+    print(json.dumps({
+        "protocol": hello.protocolVersion, "server": hello.serverInfo.name, "tools": [t.name for t in tools],
+        "text": "".join(getattr(c, "text", "") for c in result.content), "structured": result.structuredContent,
+        "failed": bool(result.isError), "unknown": bool(unknown.isError), "progress": progress}))
 
 
-asyncio.run(main(sys.argv[1], int(sys.argv[2])))
+asyncio.run(main(*sys.argv[1:]))
