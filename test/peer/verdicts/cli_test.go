@@ -16,7 +16,7 @@ import (
 )
 
 // incapable are refusals of a bundle that is right: it asks for what no executor does. The peer takes it; some of it it then fails to run.
-var incapable = regexp.MustCompile(`by this version of agent-env|can't be loaded into a sandbox`)
+var incapable = regexp.MustCompile(`by this version of agent-env|can't be loaded into (a sandbox|an environment)`)
 
 // TestCommand holds the exit codes of the whole program's dry runs beside the peer's.
 func TestCommand(t *testing.T) {
