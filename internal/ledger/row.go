@@ -68,15 +68,18 @@ func (w *writer) read(ctx context.Context) error {
 		rows = append(rows, rowID(x.Kind, x.ID))
 		ids[x.Kind] = append(ids[x.Kind], x.ID)
 	}
-	ledger, err := w.store.Latest(ctx, store.Ledger, rows)
-	if err != nil {
-		return fmt.Errorf("reading the ledger: %w", err)
-	}
+	// Entities before their rows: both are committed at once, so a row may be newer than what was read of its entity, which the commit finds out,
+	// and never missing.
 	latest := map[ref.Kind]map[string]store.Doc{}
 	for k := range ids {
+		var err error
 		if latest[k], err = w.store.Latest(ctx, store.Kind(k), ids[k]); err != nil {
 			return fmt.Errorf("reading the store: %w", err)
 		}
+	}
+	ledger, err := w.store.Latest(ctx, store.Ledger, rows)
+	if err != nil {
+		return fmt.Errorf("reading the ledger: %w", err)
 	}
 	for _, x := range w.writes {
 		x.latest = latest[x.Kind][x.ID].Version
