@@ -297,6 +297,7 @@ func (g *Gateway) Ready(ctx context.Context) error {
 		wg.Go(func() { errs[i] = g.ready(ctx, b) })
 	}
 	wg.Wait()
+	g.rebuild() // a server is up a moment before its tools are in the table, and a call may follow at once
 	return errors.Join(errs...)
 }
 
