@@ -269,7 +269,7 @@ func TestMemoryWatchdogFindsSharedMemory(t *testing.T) {
 			"import time\ntime.sleep(10)",
 		"unmapped": "import ctypes, time\nlibc = ctypes.CDLL(None)\nlibc.shmat.restype = ctypes.c_void_p\nids = []\nfor _ in range(10):\n    ids.append(libc.shmget(0, 16 << 20, 0o1600))\n" +
 			"    p = ctypes.c_void_p(libc.shmat(ids[-1], None, 0))\n    ctypes.memset(p, 1, 16 << 20)\n    libc.shmdt(p)\n" +
-			"for _ in range(100):\n    time.sleep(0.1)\n    if sum(int(l.split()[14]) for l in list(open('/proc/sysvipc/shm'))[1:]) <= 64 << 20: break\nelse: print('kept')",
+			"for _ in range(100):\n    time.sleep(0.1)\n    if sum(int(l.split()[14]) for l in list(open('/proc/sysvipc/shm'))[1:]) <= 64 << 20:\n        time.sleep(3)\n        break\nelse: print('kept')",
 		"in a descriptor": "import os, time\ntry: fd = os.memfd_create('x')\nexcept OSError: raise SystemExit\nfor _ in range(160): os.write(fd, b'x' * (1 << 20))\ntime.sleep(3)\nprint('kept')",
 	} {
 		t.Run(name, func(t *testing.T) {
