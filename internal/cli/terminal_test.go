@@ -88,7 +88,7 @@ func TestLiveRuns(t *testing.T) {
 	}
 	const slow = `[
   {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
-  {"id": "nap", "type": "verify_sandbox", "sandbox_name": "box", "criteria": [{"type": "bash_cmd_succeeds", "bash_cmd": "sleep 2"}]}
+  {"id": "nap", "type": "verify_sandbox", "sandbox_name": "box", "criteria": [{"type": "bash_cmd_succeeds", "bash_cmd": "sleep 5"}]}
 ]`
 	write("b/tasks/one.json", slow)
 	write("b/tasks/two.json", slow)
