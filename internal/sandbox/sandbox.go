@@ -175,6 +175,20 @@ type Isolation struct {
 	Limits map[string]string `json:"limits,omitempty"`
 }
 
+// Below says how a box is less isolated than asked, with what it did not withstand; "" when it is as asked.
+func (i *Isolation) Below(asked string) string {
+	if asked == LevelNone || i.Level != LevelNone {
+		return ""
+	}
+	var failed []string
+	for _, p := range i.Probes {
+		if !p.OK {
+			failed = append(failed, p.Name+": "+p.Detail)
+		}
+	}
+	return fmt.Sprintf("the sandbox is less isolated than asked (%s): %s", asked, strings.Join(failed, "; "))
+}
+
 // Probe is one thing that was tried inside the box. OK means that the box withstood it.
 type Probe struct {
 	Name   string `json:"name"`

@@ -307,7 +307,7 @@ const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 func (m *making) finish(b *guest.Booted) error {
 	r := &m.record
 	r.State = sandbox.StateRunning
-	if at, err := wall(b.Deadline); err == nil {
+	if at, err := hostside.Wall(b.Deadline); err == nil {
 		r.Expires = at
 	}
 	r.Isolation.Level = sandbox.LevelContainer
@@ -325,24 +325,10 @@ func (m *making) finish(b *guest.Booted) error {
 	for _, note := range b.Notes {
 		r.Isolation.Probes = append(r.Isolation.Probes, sandbox.Probe{Name: "note", OK: true, Detail: note})
 	}
-	if err := refuseBelow(m.spec.Isolation, r.Isolation); err != nil {
-		return err
+	if why := r.Isolation.Below(m.spec.Isolation); why != "" {
+		return refusal(why)
 	}
 	return m.slot.write(r)
-}
-
-// refuseBelow refuses a box that withstood less than was asked.
-func refuseBelow(asked string, got sandbox.Isolation) error {
-	if asked == sandbox.LevelNone || got.Level != sandbox.LevelNone {
-		return nil
-	}
-	var failed []string
-	for _, probe := range got.Probes {
-		if !probe.OK {
-			failed = append(failed, probe.Name+": "+probe.Detail)
-		}
-	}
-	return refuse("the sandbox is less isolated than asked (%s): %s", asked, strings.Join(failed, "; "))
 }
 
 // newSlot makes a slot that nobody else has. A sweep may take one away between its making and its taking.

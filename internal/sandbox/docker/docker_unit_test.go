@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 func TestRefusals(t *testing.T) {
@@ -171,7 +172,7 @@ func FuzzSlot(f *testing.F) {
 	f.Add([]byte("00000000000000000001\n{\"id\":\"x\"}\n"))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, lease, err := parseSlot(b)
-		if err == nil && len(lease) > leaseSize {
+		if err == nil && len(lease) > hostside.LeaseSize {
 			t.Errorf("%+v %q", r, lease)
 		}
 	})

@@ -43,7 +43,6 @@ const (
 	birthName  = "birth"
 	netName    = "net" // the log of its network, of boxes that have one; the network host holds a POSIX lock on it
 	recordSize = 256 << 10
-	leaseSize  = 21 // of guest.LeaseFormat
 )
 
 // makeSlot makes a new box's slot and takes it. fs.ErrExist when the id is taken.
@@ -67,7 +66,7 @@ func makeSlot(boxes, id string) (*slot, error) {
 
 // openSlot opens a box's slot without taking it; fs.ErrNotExist when there is none.
 func openSlot(boxes, id string) (*slot, error) {
-	if !validID(id) {
+	if !hostside.ValidID(id) {
 		return nil, &fs.PathError{Op: "open", Path: id, Err: fs.ErrNotExist}
 	}
 	return openIn(boxes, id, 0)
@@ -121,20 +120,7 @@ func (s *slot) listen(name string) (*net.UnixListener, error) {
 }
 
 // write replaces the record. The lease before it is PID 1's.
-func (s *slot) write(r *record) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	b = append(b, '\n')
-	if _, err := s.file.WriteAt(b, leaseSize); err != nil {
-		return fmt.Errorf("record the sandbox: %w", err)
-	}
-	if err := s.file.Truncate(int64(leaseSize + len(b))); err != nil {
-		return fmt.Errorf("record the sandbox: %w", err)
-	}
-	return nil
-}
+func (s *slot) write(r *record) error { return hostside.WriteRecord(s.file, r) }
 
 // read is the record with the state and the lease as they are now. A record that can't be read is one of an id and a state.
 func (s *slot) read() record {
@@ -150,7 +136,7 @@ func (s *slot) read() record {
 	}
 	lease = strings.TrimSpace(lease)
 	if at, err := strconv.ParseInt(lease, 10, 64); err == nil {
-		if end, err := wall(at); err == nil {
+		if end, err := hostside.Wall(at); err == nil {
 			r.Expires = end
 		}
 	}
@@ -160,28 +146,15 @@ func (s *slot) read() record {
 	return r
 }
 
-// whyLimit is how long the kernel may take to end a box whose connections have ended already.
-const whyLimit = 100 * time.Millisecond
-
 // why says in words why the box died, as far as it told itself; "" when it lives.
-func (s *slot) why() string {
-	for until := time.Now().Add(whyLimit); ; time.Sleep(time.Millisecond) {
-		r := s.read()
-		if r.State == sandbox.StateDead {
-			return sandbox.Why(r.Cause)
-		}
-		if time.Now().After(until) {
-			return ""
-		}
-	}
-}
+func (s *slot) why() string { return hostside.Why(func() sandbox.Info { return s.read().Info }) }
 
 // stored reads the file. Its writer may be in the middle of a line, so a bad one is read again.
 func (s *slot) stored() (r record, lease string) {
 	buf := make([]byte, recordSize)
 	for range 3 {
 		n, _ := s.file.ReadAt(buf, 0) // it ends before the buffer does
-		if n < leaseSize {
+		if n < hostside.LeaseSize {
 			return record{}, ""
 		}
 		var err error
@@ -195,11 +168,11 @@ func (s *slot) stored() (r record, lease string) {
 
 // parseSlot reads a slot's bytes.
 func parseSlot(b []byte) (r record, lease string, err error) {
-	if len(b) < leaseSize {
+	if len(b) < hostside.LeaseSize {
 		return record{}, "", errors.New("too short")
 	}
-	lease = string(bytes.Trim(b[:leaseSize], "\x00\n"))
-	line, _, whole := bytes.Cut(b[leaseSize:], []byte("\n"))
+	lease = string(bytes.Trim(b[:hostside.LeaseSize], "\x00\n"))
+	line, _, whole := bytes.Cut(b[hostside.LeaseSize:], []byte("\n"))
 	if !whole {
 		return record{}, lease, errors.New("half a record")
 	}
@@ -210,13 +183,7 @@ func parseSlot(b []byte) (r record, lease string, err error) {
 }
 
 // taken tells whether somebody makes or removes the box.
-func (s *slot) taken() bool {
-	if unix.Flock(s.fd(), unix.LOCK_SH|unix.LOCK_NB) != nil {
-		return true
-	}
-	unix.Flock(s.fd(), unix.LOCK_UN)
-	return false
-}
+func (s *slot) taken() bool { return hostside.Taken(s.file) }
 
 // alive tells whether PID 1 holds its lock.
 func (s *slot) alive() (bool, error) {
@@ -280,28 +247,6 @@ func (s *slot) here() bool {
 	return unix.Fstat(s.fd(), &a) == nil && unix.Lstat(filepath.Join(s.path, slotName), &b) == nil && a.Ino == b.Ino && a.Dev == b.Dev
 }
 
-// wall is a moment of the boot clock on the wall clock.
-func wall(at int64) (time.Time, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return time.Time{}, err
-	}
-	return time.Now().Add(time.Duration(at - ts.Nano())).UTC().Round(time.Millisecond), nil
-}
-
-// validID keeps ids from being paths, and from being anything but ours in an engine.
-func validID(id string) bool {
-	if id == "" || len(id) > 64 {
-		return false
-	}
-	for _, c := range []byte(id) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
-}
-
 // slots are the ids in a folder of boxes; none when there is no folder.
 func slots(boxes string) ([]string, error) {
 	entries, err := os.ReadDir(boxes)
@@ -310,7 +255,7 @@ func slots(boxes string) ([]string, error) {
 	}
 	var ids []string
 	for _, e := range entries {
-		if e.IsDir() && validID(e.Name()) {
+		if e.IsDir() && hostside.ValidID(e.Name()) {
 			ids = append(ids, e.Name())
 		}
 	}

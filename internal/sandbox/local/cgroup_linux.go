@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 // groupsDir is the cgroup below the caller's own that holds those of the boxes.
@@ -360,7 +362,7 @@ func (c *cgroups) sweep() {
 			continue
 		}
 		for _, e := range entries {
-			if info, err := e.Info(); err == nil && e.IsDir() && validID(e.Name()) && time.Since(info.ModTime()) > strayAge {
+			if info, err := e.Info(); err == nil && e.IsDir() && hostside.ValidID(e.Name()) && time.Since(info.ModTime()) > strayAge {
 				_ = os.Remove(filepath.Join(parent, e.Name())) // the next sweep tries again
 			}
 		}

@@ -267,14 +267,8 @@ func (p *Provider) keep(id string, c *child, tied bool) {
 
 // refuseBelow refuses a box that withstood less than was asked.
 func refuseBelow(asked string, got sandbox.Isolation) error {
-	if asked == sandbox.LevelNone || got.Level != sandbox.LevelNone {
-		return nil
+	if why := got.Below(asked); why != "" {
+		return fmt.Errorf("%s: %w", why, sandbox.ErrUnsupported)
 	}
-	var failed []string
-	for _, probe := range got.Probes {
-		if !probe.OK {
-			failed = append(failed, probe.Name+": "+probe.Detail)
-		}
-	}
-	return fmt.Errorf("the sandbox is less isolated than asked (%s): %s: %w", asked, strings.Join(failed, "; "), sandbox.ErrUnsupported)
+	return nil
 }

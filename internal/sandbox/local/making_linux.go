@@ -331,7 +331,7 @@ func (m *making) info() sandbox.Info {
 func (m *making) record(b *guest.Booted) record {
 	r := record{Info: m.info(), Cgroups: m.group.dirs, Layers: m.layers, Shift: m.p.host.shift()}
 	r.State = sandbox.StateRunning
-	if at, err := wall(b.Deadline); err == nil {
+	if at, err := hostside.Wall(b.Deadline); err == nil {
 		r.Expires = at
 	}
 	r.Isolation = sandbox.Isolation{Level: sandbox.LevelNamespaces, Limits: m.limits()}

@@ -41,7 +41,6 @@ type record struct {
 
 const (
 	sockSuffix = ".sock"
-	leaseSize  = 21 // of guest.LeaseFormat
 	maxRecord  = 256 << 10
 )
 
@@ -63,7 +62,7 @@ func makeSlot(boxes, id string) (*slot, error) {
 
 // openSlot opens a box's slot without taking it; fs.ErrNotExist when there is none.
 func openSlot(boxes, id string) (*slot, error) {
-	if !validID(id) {
+	if !hostside.ValidID(id) {
 		return nil, &fs.PathError{Op: "open", Path: id, Err: fs.ErrNotExist}
 	}
 	return openIn(boxes, id, 0)
@@ -124,20 +123,7 @@ func (s *slot) listen() (*os.File, error) {
 }
 
 // write replaces the record. The lease before it is PID 1's.
-func (s *slot) write(r *record) error {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return err
-	}
-	b = append(b, '\n')
-	if _, err := s.file.WriteAt(b, leaseSize); err != nil {
-		return fmt.Errorf("record the sandbox: %w", err)
-	}
-	if err := s.file.Truncate(int64(leaseSize + len(b))); err != nil {
-		return fmt.Errorf("record the sandbox: %w", err)
-	}
-	return nil
-}
+func (s *slot) write(r *record) error { return hostside.WriteRecord(s.file, r) }
 
 // read is the record with the state and the lease as they are now. A record that can't be read is one of an id and a state.
 func (s *slot) read() record {
@@ -152,7 +138,7 @@ func (s *slot) read() record {
 		r.State = sandbox.StateRunning
 	}
 	if at, err := strconv.ParseInt(lease, 10, 64); err == nil {
-		if end, err := wall(at); err == nil {
+		if end, err := hostside.Wall(at); err == nil {
 			r.Expires = end
 		}
 	}
@@ -183,21 +169,8 @@ func (s *slot) mark(cause string) {
 	_, _ = s.file.WriteAt(fmt.Appendf(nil, guest.CauseFormat, cause), 0) // the end is the same without it
 }
 
-// whyLimit is how long the kernel may take to end a box whose connections have ended already.
-const whyLimit = 100 * time.Millisecond
-
 // why says in words why the box died; "" when it lives.
-func (s *slot) why() string {
-	for until := time.Now().Add(whyLimit); ; time.Sleep(time.Millisecond) {
-		r := s.read()
-		if r.State == sandbox.StateDead {
-			return sandbox.Why(r.Cause)
-		}
-		if time.Now().After(until) {
-			return ""
-		}
-	}
-}
+func (s *slot) why() string { return hostside.Why(func() sandbox.Info { return s.read().Info }) }
 
 // stored reads the file. Its writer may be in the middle of a line, so a bad one is read again.
 func (s *slot) stored() (r record, lease string) {
@@ -208,11 +181,11 @@ func (s *slot) stored() (r record, lease string) {
 			buf = make([]byte, maxRecord)
 			n, _ = s.file.ReadAt(buf, 0)
 		}
-		if n < leaseSize {
+		if n < hostside.LeaseSize {
 			return record{}, ""
 		}
-		lease = string(bytes.Trim(buf[:leaseSize], "\x00\n"))
-		line, _, whole := bytes.Cut(buf[leaseSize:n], []byte("\n"))
+		lease = string(bytes.Trim(buf[:hostside.LeaseSize], "\x00\n"))
+		line, _, whole := bytes.Cut(buf[hostside.LeaseSize:n], []byte("\n"))
 		r = record{}
 		if whole && json.Unmarshal(line, &r) == nil {
 			return r, lease
@@ -223,22 +196,7 @@ func (s *slot) stored() (r record, lease string) {
 }
 
 // taken tells whether somebody makes or removes the box.
-func (s *slot) taken() bool {
-	if unix.Flock(s.fd(), unix.LOCK_SH|unix.LOCK_NB) != nil {
-		return true
-	}
-	unix.Flock(s.fd(), unix.LOCK_UN)
-	return false
-}
-
-// wall is a moment of the boot clock on the wall clock.
-func wall(at int64) (time.Time, error) {
-	var ts unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &ts); err != nil {
-		return time.Time{}, err
-	}
-	return time.Now().Add(time.Duration(at - ts.Nano())).UTC().Round(time.Millisecond), nil
-}
+func (s *slot) taken() bool { return hostside.Taken(s.file) }
 
 // holder is the pid of the box's PID 1 as this process sees it; 0: the box is dead; -1: it lives where this process can't see it.
 func (s *slot) holder() (int, error) {
@@ -318,19 +276,6 @@ func (s *slot) here() bool {
 	return unix.Fstat(s.fd(), &a) == nil && unix.Lstat(s.path, &b) == nil && a.Ino == b.Ino && a.Dev == b.Dev
 }
 
-// validID keeps ids from being paths.
-func validID(id string) bool {
-	if id == "" || len(id) > 64 {
-		return false
-	}
-	for _, c := range []byte(id) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
-}
-
 // slots are the ids in a folder of boxes; none when there is no folder.
 func slots(boxes string) ([]string, error) {
 	d, err := os.Open(boxes)
@@ -345,7 +290,7 @@ func slots(boxes string) ([]string, error) {
 	for {
 		names, err := d.Readdirnames(1000)
 		for _, name := range names {
-			if validID(name) && !strings.HasSuffix(name, sockSuffix) {
+			if hostside.ValidID(name) && !strings.HasSuffix(name, sockSuffix) {
 				ids = append(ids, name)
 			}
 		}

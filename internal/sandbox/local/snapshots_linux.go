@@ -18,6 +18,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 	"agentenv.internal/agentenv/internal/treestore"
 )
 
@@ -55,7 +56,7 @@ func (p *Provider) snapshotPath(id string) string {
 
 // loadSnapshot reads a snapshot's record.
 func (p *Provider) loadSnapshot(id string) (*kept, error) {
-	if !validID(id) {
+	if !hostside.ValidID(id) {
 		return nil, fmt.Errorf("snapshot %q: %w", id, sandbox.ErrNotFound)
 	}
 	p.mu.Lock()
@@ -195,7 +196,7 @@ func (p *Provider) Snapshots(context.Context) ([]sandbox.Snapshot, error) {
 
 // RemoveSnapshot removes a snapshot and the layers that nobody else needs.
 func (p *Provider) RemoveSnapshot(ctx context.Context, id string) error {
-	if !validID(id) {
+	if !hostside.ValidID(id) {
 		return nil
 	}
 	if was, err := p.dropPassing(id); err != nil || was {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 func TestNamespaceHints(t *testing.T) {
@@ -225,7 +226,7 @@ func FuzzRecord(f *testing.F) {
 
 func TestValidID(t *testing.T) {
 	for id, want := range map[string]bool{"b1": true, "b-1": true, "": false, ".": false, "..": false, "a/b": false, "A": false, "b1.sock": false, strings.Repeat("a", 65): false} {
-		if validID(id) != want {
+		if hostside.ValidID(id) != want {
 			t.Errorf("%q: %v", id, !want)
 		}
 	}
