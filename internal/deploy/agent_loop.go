@@ -16,7 +16,6 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/model/source"
-	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/sdk/wire"
@@ -235,6 +234,3 @@ func holdSkill(s Skill) (heldSkill, error) {
 }
 
 var _ Maker = loopMaker{}
-
-// Unsupported tells whether an agent can't be deployed here at all.
-func Unsupported(err error) bool { return errors.Is(err, sandbox.ErrUnsupported) }

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 	"unicode"
@@ -155,6 +156,24 @@ func (s Spec) CheckLimits() error {
 		}
 	}
 	return nil
+}
+
+// CheckGiven finds all that is wrong with what the box is shown and with its environment.
+func (s Spec) CheckGiven() error {
+	var errs []error
+	for _, shown := range s.Shown {
+		for _, name := range []string{shown.From, shown.At} {
+			if !filepath.IsAbs(name) || filepath.Clean(name) != name || name == "/" {
+				errs = append(errs, fmt.Errorf("%q can't be shown in a sandbox: it is no absolute, clean path", name))
+			}
+		}
+	}
+	for _, kv := range s.Env {
+		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
+			errs = append(errs, fmt.Errorf("the environment entry %q is not NAME=value", kv))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // DefaultLease is the lease of a box whose Spec names none.

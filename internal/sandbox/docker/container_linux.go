@@ -25,6 +25,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
 // containerName is what a box's container is called in the engine.
@@ -126,7 +127,7 @@ func (m *making) options(program string) (client.ContainerCreateOptions, error) 
 	}
 	h.Mounts = append(h.Mounts, shown...)
 	c := &container.Config{
-		Hostname: hostName(s.Name, m.slot.id), User: "0:0", WorkingDir: "/", Image: m.image.id,
+		Hostname: hostside.HostName(s.Name, m.slot.id), User: "0:0", WorkingDir: "/", Image: m.image.id,
 		Entrypoint: []string{guest.ContainerProgram}, Env: []string{"GOMAXPROCS=2", "GOGC=50", "GODEBUG=", "GOTRACEBACK=single", "GOMEMLIMIT=off"},
 		Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 		Labels:      m.labels(),
@@ -180,24 +181,6 @@ func (m *making) labels() map[string]string {
 func (p *Provider) stateLabel() string {
 	sum := sha256.Sum256([]byte(p.opts.StateRoot))
 	return hex.EncodeToString(sum[:8])
-}
-
-// hostName is a box's name as its machine's: what names may hold, at most 63 bytes.
-func hostName(name, id string) string {
-	clean := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return '-'
-	}, name)
-	clean = strings.Trim(clean[:min(len(clean), 63)], "-")
-	if clean == "" {
-		return id[:min(len(id), 63)]
-	}
-	return clean
 }
 
 // lastWords adds what PID 1 wrote before it ended.

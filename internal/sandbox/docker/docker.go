@@ -15,7 +15,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 
@@ -120,19 +119,7 @@ func checkSpec(s *sandbox.Spec) error {
 	if s.Pids == 0 {
 		s.Pids = DefaultPids
 	}
-	for _, shown := range s.Shown {
-		for _, name := range []string{shown.From, shown.At} {
-			if !filepath.IsAbs(name) || filepath.Clean(name) != name || name == "/" {
-				errs = append(errs, fmt.Errorf("%q can't be shown in a sandbox: it is no absolute, clean path", name))
-			}
-		}
-	}
-	for _, kv := range s.Env {
-		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
-			errs = append(errs, fmt.Errorf("the environment entry %q is not NAME=value", kv))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.CheckGiven())...)
 }
 
 // Report is what holds of the engine, and what to do about what doesn't.

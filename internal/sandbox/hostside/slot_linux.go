@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -79,4 +80,22 @@ func Wall(at int64) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return time.Now().Add(time.Duration(at - ts.Nano())).UTC().Round(time.Millisecond), nil
+}
+
+// HostName is a box's name as its machine's: what names may hold, at most 63 bytes.
+func HostName(name, id string) string {
+	clean := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		}
+		return '-'
+	}, name)
+	clean = strings.Trim(clean[:min(len(clean), 63)], "-")
+	if clean == "" {
+		return id[:min(len(id), 63)]
+	}
+	return clean
 }

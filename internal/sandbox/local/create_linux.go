@@ -117,19 +117,7 @@ func check(s *sandbox.Spec) error {
 	if s.DiskMB == 0 {
 		s.DiskMB = DefaultDiskMB
 	}
-	for _, shown := range s.Shown {
-		for _, name := range []string{shown.From, shown.At} {
-			if !filepath.IsAbs(name) || filepath.Clean(name) != name || name == "/" {
-				errs = append(errs, fmt.Errorf("%q can't be shown in a sandbox: it is no absolute, clean path", name))
-			}
-		}
-	}
-	for _, kv := range s.Env {
-		if name, _, ok := strings.Cut(kv, "="); !ok || name == "" || strings.ContainsRune(kv, 0) {
-			errs = append(errs, fmt.Errorf("the environment entry %q is not NAME=value", kv))
-		}
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.CheckGiven())...)
 }
 
 // lockKey takes the one lock that all processes share for a key: a byte of a file, so that keys leave nothing behind.

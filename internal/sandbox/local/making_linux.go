@@ -235,7 +235,7 @@ func (m *making) bootMessage(ctx context.Context) (*guest.Boot, error) {
 		defer unix.Close(fd)
 		userns = fd
 	}
-	host := hostName(m.spec.Name, m.slot.id)
+	host := hostside.HostName(m.spec.Name, m.slot.id)
 	m.marker = "/usr/.sandbox-" + m.slot.id
 	var err error
 	if m.disk, err = m.newDisk(ctx, m.spec.DiskMB, userns); err != nil {
@@ -270,24 +270,6 @@ func (m *making) bootMessage(ctx context.Context) (*guest.Boot, error) {
 
 // systemPath is the PATH of commands.
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-// hostName is a box's name as its machine's: what names may hold, at most 63 bytes.
-func hostName(name, id string) string {
-	clean := strings.Map(func(r rune) rune {
-		switch {
-		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
-			return r
-		case r >= 'A' && r <= 'Z':
-			return r + 'a' - 'A'
-		}
-		return '-'
-	}, name)
-	clean = strings.Trim(clean[:min(len(clean), 63)], "-")
-	if clean == "" {
-		return id[:min(len(id), 63)]
-	}
-	return clean
-}
 
 // undo takes away all that was made.
 func (m *making) undo() error {

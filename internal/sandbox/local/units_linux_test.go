@@ -61,7 +61,7 @@ func TestHostName(t *testing.T) {
 	for name, want := range map[string]string{
 		"": "b1", "web": "web", "My Box": "my-box", "---": "b1", "ümlaut": "mlaut", strings.Repeat("x", 100): strings.Repeat("x", 63), "a.b_c": "a-b-c", "-a-": "a",
 	} {
-		if got := hostName(name, "b1"); got != want {
+		if got := hostside.HostName(name, "b1"); got != want {
 			t.Errorf("%q: %q, want %q", name, got, want)
 		}
 	}
