@@ -65,15 +65,7 @@ func copyFiles(ctx context.Context, p *verb.Program, source, target string, asJS
 	if in {
 		from = to
 	}
-	a, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	info, provider, err := a.FindBox(ctx, from)
-	if err != nil {
-		return err
-	}
-	box, err := provider.Connect(ctx, info.ID)
+	_, info, box, err := connect(ctx, p, from)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -42,15 +41,7 @@ type changed struct {
 }
 
 func diff(ctx context.Context, p *verb.Program, text, file string, asJSON bool) error {
-	a, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	info, provider, err := a.FindBox(ctx, text)
-	if err != nil {
-		return err
-	}
-	f, err := app.ForkerOf(info.Provider, provider)
+	_, info, f, err := forker(ctx, p, text)
 	if err != nil {
 		return err
 	}

@@ -96,15 +96,7 @@ func execute(ctx context.Context, p *verb.Program, text string, argv []string, o
 	if err != nil {
 		return err
 	}
-	a, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	info, provider, err := a.FindBox(ctx, text)
-	if err != nil {
-		return err
-	}
-	box, err := provider.Connect(ctx, info.ID)
+	a, info, box, err := connect(ctx, p, text)
 	if err != nil {
 		return err
 	}

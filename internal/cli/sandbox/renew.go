@@ -32,15 +32,7 @@ func newRenew(p *verb.Program) *cobra.Command {
 }
 
 func renew(ctx context.Context, p *verb.Program, text string, lease verb.Duration, asJSON bool) error {
-	a, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	info, provider, err := a.FindBox(ctx, text)
-	if err != nil {
-		return err
-	}
-	box, err := provider.Connect(ctx, info.ID)
+	a, info, box, err := connect(ctx, p, text)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/sandbox"
 )
 
 // New is the noun with its verbs.
@@ -24,6 +26,34 @@ func open(ctx context.Context, p *verb.Program) (*app.App, error) {
 	}
 	p.Sweep(ctx, a)
 	return a, nil
+}
+
+// connect opens the program and a connection to the box that text means. The caller closes the box.
+func connect(ctx context.Context, p *verb.Program, text string) (*app.App, sandbox.Info, guest.Box, error) {
+	a, err := open(ctx, p)
+	if err != nil {
+		return nil, sandbox.Info{}, nil, err
+	}
+	info, provider, err := a.FindBox(ctx, text)
+	if err != nil {
+		return nil, sandbox.Info{}, nil, err
+	}
+	box, err := provider.Connect(ctx, info.ID)
+	return a, info, box, err
+}
+
+// forker opens the program and finds what forks the box that text means.
+func forker(ctx context.Context, p *verb.Program, text string) (*app.App, sandbox.Info, sandbox.Forker, error) {
+	a, err := open(ctx, p)
+	if err != nil {
+		return nil, sandbox.Info{}, nil, err
+	}
+	info, provider, err := a.FindBox(ctx, text)
+	if err != nil {
+		return nil, sandbox.Info{}, nil, err
+	}
+	f, err := app.ForkerOf(info.Provider, provider)
+	return a, info, f, err
 }
 
 // completeIDs offers the live sandboxes to the shell, for each argument when a command takes many.

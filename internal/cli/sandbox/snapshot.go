@@ -64,15 +64,7 @@ func takeSnapshot(ctx context.Context, p *verb.Program, text, name string, o pla
 	if err := checkName(name); err != nil {
 		return err
 	}
-	a, err := open(ctx, p)
-	if err != nil {
-		return err
-	}
-	info, provider, err := a.FindBox(ctx, text)
-	if err != nil {
-		return err
-	}
-	f, err := app.ForkerOf(info.Provider, provider)
+	a, info, f, err := forker(ctx, p, text)
 	if err != nil {
 		return err
 	}
