@@ -70,8 +70,8 @@ func (c *Child) connect(ctx context.Context, r *restarter) *session {
 	for pause := connectPause; ; pause = min(pause*3/2, maxConnectPause) {
 		s, err := c.open(ctx)
 		if err == nil {
+			c.o.Changed() // before it counts as up: who waits for that may call a tool at once
 			c.setUp(s)
-			c.o.Changed()
 			return s
 		}
 		if ctx.Err() != nil {

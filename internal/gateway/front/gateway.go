@@ -297,11 +297,11 @@ func (g *Gateway) Ready(ctx context.Context) error {
 		wg.Go(func() { errs[i] = g.ready(ctx, b) })
 	}
 	wg.Wait()
-	g.rebuild() // a server is up a moment before its tools are in the table, and a call may follow at once
 	return errors.Join(errs...)
 }
 
 func (g *Gateway) ready(ctx context.Context, b *backing) error {
+	var last error // before the time was up
 	for pause := readyPause; ; pause = min(pause*3/2, maxReadyPause) {
 		_, err := g.fetchCard(ctx, b)
 		if err == nil && b.mcp != nil {
@@ -312,12 +312,15 @@ func (g *Gateway) ready(ctx context.Context, b *backing) error {
 		if err == nil || b.Website && errors.Is(err, errNoCard) {
 			return nil
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
 		t := time.NewTimer(pause)
 		select {
 		case <-t.C:
 		case <-ctx.Done():
 			t.Stop()
-			return fmt.Errorf("the server of environment %q is not ready: %w", b.Name, err)
+			return fmt.Errorf("the server of environment %q is not ready: %w", b.Name, last)
 		}
 	}
 }
