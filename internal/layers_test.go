@@ -54,6 +54,7 @@ var sameLevel = map[string][]string{
 	"agent/loop":            {"agent/a2a"},
 	"agent/cli":             {"agent/a2a"},
 	"plugin/pack":           {"plugin/git"},
+	"plugin/host":           {"plugin/dist"},
 	"bundlerun":             {"eval", "eval/*"},
 	"eval/report":           {"eval"},
 	"openenv":               {"bundlerun", "eval"},

@@ -1,0 +1,26 @@
+package wheeltest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+
+	"agentenv.internal/agentenv/internal/treestore"
+)
+
+// Generation builds a generation with these distributions in a store, under key.
+func Generation(ctx context.Context, store *treestore.Store, key string, wheels ...Wheel) error {
+	held, err := store.Get(ctx, key, func(_ context.Context, dir string) error {
+		site, bin := filepath.Join(dir, "lib", "python3.12", "site-packages"), filepath.Join(dir, "bin")
+		errs := []error{os.MkdirAll(site, 0o755), os.MkdirAll(bin, 0o755)}
+		for _, w := range wheels {
+			errs = append(errs, w.Install(site, bin))
+		}
+		return errors.Join(errs...)
+	})
+	if err != nil {
+		return err
+	}
+	return held.Release()
+}
