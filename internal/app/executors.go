@@ -52,5 +52,8 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.A
 	for name, x := range agentExecutors(s, a, human) {
 		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
 	}
+	for name, x := range validate.NewAgentValidators(a) {
+		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
+	}
 	return set
 }

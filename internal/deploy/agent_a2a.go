@@ -42,6 +42,7 @@ type a2aRunner struct {
 
 	prompt   sync.Mutex // held during a prompt
 	settings Settings
+	system   string // the system prompt that the agent was given last
 }
 
 // exchanges are what a prompt's agent and its model said.
@@ -57,6 +58,8 @@ type exchanges struct {
 
 // Configure sets what the agent's card lists. An agent that can't be given its system prompt is refused.
 func (r *a2aRunner) Configure(ctx context.Context, s Settings) error {
+	r.prompt.Lock()
+	defer r.prompt.Unlock()
 	left, err := r.configure(ctx, s)
 	if err != nil {
 		return err
@@ -64,13 +67,11 @@ func (r *a2aRunner) Configure(ctx context.Context, s Settings) error {
 	if slices.Contains(left, "system_prompt") {
 		return &NotTaken{"system prompt"}
 	}
-	r.prompt.Lock()
-	defer r.prompt.Unlock()
 	r.settings = s
 	return nil
 }
 
-// configure sets what the agent's card lists, and answers what it doesn't.
+// configure sets what the agent's card lists, and answers what it doesn't. A system prompt is sent when it isn't the one that the agent has.
 func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, err error) {
 	op, ok := r.card.AgentOperation(wire.URNAgentConfig, "set")
 	in := map[string]any{}
@@ -82,7 +83,7 @@ func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, e
 		{"name", s.Name, s.Name != ""},
 		{"description", s.Description, s.Description != ""},
 		{"role", s.Role, s.Role != ""},
-		{"system_prompt", s.SystemPrompt, s.SystemPrompt != ""},
+		{"system_prompt", s.SystemPrompt, s.SystemPrompt != r.system},
 		{"model", s.Model, s.Model != ""},
 		{"model_params", s.ModelParams, s.ModelParams != nil},
 		{"effort", s.Effort, s.Effort != ""},
@@ -104,7 +105,13 @@ func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, e
 	if len(in) == 0 {
 		return left, nil
 	}
-	return left, r.fault(ctx, r.client.Operation(ctx, &r.card, wire.URNAgentConfig, "set", in, nil, false))
+	if err := r.client.Operation(ctx, &r.card, wire.URNAgentConfig, "set", in, nil, false); err != nil {
+		return left, r.fault(ctx, err)
+	}
+	if _, ok := in["system_prompt"]; ok {
+		r.system = s.SystemPrompt
+	}
+	return left, nil
 }
 
 // fault is an error of an agent's extension: one that is not there any more is no fault of the agent's task.
@@ -264,6 +271,9 @@ func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	}
 	told := p.Settings
 	told.Model = s.Model
+	if told.SystemPrompt == "" {
+		told.SystemPrompt = r.settings.SystemPrompt // the prompt before may have had another
+	}
 	left, err := r.configure(ctx, told)
 	if err != nil {
 		return Reply{}, err

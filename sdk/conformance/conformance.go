@@ -73,6 +73,7 @@ type Target struct {
 	Fixture Fixture
 	Expect  Expectations
 	Rows    []string // ids of the rows to check; none: all
+	Agent   bool     // it is known to be an agent, whatever it answers elsewhere
 }
 
 // Kinds of servers.
@@ -150,14 +151,8 @@ func (p *probe) open(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("reach the server: %w", err)
 	}
-	if resp.status == http.StatusNotFound {
-		agent, err := p.do(ctx, http.MethodGet, agentCardPath, "")
-		if err == nil && agent.status == http.StatusOK {
-			p.kind = KindAgent
-			var card wire.Card // of which name and extensions are those of an environment's
-			if json.Unmarshal([]byte(agent.body), &card) == nil {
-				p.card = card
-			}
+	if p.target.Agent || resp.status == http.StatusNotFound {
+		if p.openAgent(ctx) {
 			return nil
 		}
 		hint := ""
@@ -176,6 +171,26 @@ func (p *probe) open(ctx context.Context) error {
 		}
 	}
 	return nil // a bad card is for its row to tell
+}
+
+// openAgent reads an agent's card, from either of its paths; false when there is none.
+func (p *probe) openAgent(ctx context.Context) bool {
+	for _, path := range []string{agentCardPath, agentOldCardPath} {
+		resp, err := p.do(ctx, http.MethodGet, path, "")
+		if err != nil || resp.status != http.StatusOK {
+			continue
+		}
+		p.kind = KindAgent
+		var card wire.Card // of which name and extensions are those of an environment's
+		if json.Unmarshal([]byte(resp.body), &card) == nil {
+			p.card = card
+		}
+		return true
+	}
+	if p.target.Agent {
+		p.kind = KindAgent
+	}
+	return p.target.Agent // a card that is missing is for its row to tell
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -71,6 +71,14 @@ func New(base string, rt http.RoundTripper) (*Client, error) {
 // Base is the agent's address.
 func (c *Client) Base() string { return c.base.String() }
 
+// Transport is what reaches the agent, for who asks it something that Client doesn't.
+func (c *Client) Transport() http.RoundTripper {
+	if c.http.Transport == nil {
+		return http.DefaultTransport
+	}
+	return c.http.Transport
+}
+
 // at joins a path of the agent's own to its base: never another host.
 func (c *Client) at(path string) string {
 	u := *c.base

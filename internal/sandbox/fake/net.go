@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -76,7 +77,7 @@ type listener struct {
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
-		return c, nil
+		return accepted{c, l.Addr()}, nil
 	case <-l.done:
 		return nil, fmt.Errorf("accept %s: %w", l.addr, net.ErrClosed)
 	}
@@ -92,7 +93,21 @@ func (l *listener) Close() error {
 	return nil
 }
 
-func (l *listener) Addr() net.Addr { return l.addr }
+// Addr is a *net.TCPAddr where the address is one.
+func (l *listener) Addr() net.Addr {
+	if at, err := netip.ParseAddrPort(l.addr.addr); err == nil && strings.HasPrefix(l.addr.network, "tcp") {
+		return net.TCPAddrFromAddrPort(at)
+	}
+	return l.addr
+}
+
+// accepted is a connection that tells where it came in.
+type accepted struct {
+	net.Conn
+	local net.Addr
+}
+
+func (c accepted) LocalAddr() net.Addr { return c.local }
 
 type address struct{ network, addr string }
 
@@ -102,4 +117,9 @@ func (a address) String() string  { return a.addr }
 // Listen opens an address in the program's box, as Box.Listen does. The program closes it.
 func (p *Proc) Listen(ctx context.Context, network, addr string) (net.Listener, error) {
 	return (&handle{m: p.Machine}).Listen(ctx, network, addr)
+}
+
+// Dial connects from within the program's box, as Box.Dial does.
+func (p *Proc) Dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	return (&handle{m: p.Machine}).Dial(ctx, network, addr)
 }
