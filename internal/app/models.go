@@ -69,6 +69,6 @@ func (a *App) modelSettings(ctx context.Context) (source.Settings, error) {
 		params[name] = doc.JSON(v)
 	}
 	return source.Settings{
-		Endpoint: model.Endpoint{BaseURL: c.BaseURL, Key: c.APIKey, Headers: c.Headers, Params: params}, Default: c.Default, Roles: c.Roles,
+		Endpoint: model.Endpoint{BaseURL: c.BaseURL, Key: c.APIKey, Headers: c.Headers, Params: params}, Default: c.Default, Roles: c.Roles, Patience: c.Patience,
 	}, nil
 }

@@ -113,7 +113,7 @@ func (e *Engine) rejoin(ctx context.Context, sum runlog.Summary, o ResumeOptions
 		}
 		changed = changes(before, t)
 	}
-	plan := step.Plan{Sandbox: sum.Options.Sandbox, Isolation: sum.Options.Isolation, Models: sum.Options.Models, Agent: sum.Options.Agent, Type: e.types(nil)}
+	plan := step.Plan{Sandbox: sum.Options.Sandbox, Isolation: sum.Options.Isolation, Models: sum.Options.Models, Fixed: fixed(sum.Options.Params), Agent: sum.Options.Agent, Type: e.types(nil)}
 	if err := e.runner().Preflight(ctx, t, sum.Label, plan).Err(); err != nil {
 		return job{}, err
 	}

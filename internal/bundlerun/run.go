@@ -120,6 +120,7 @@ func (e *Engine) runAll(ctx context.Context, concurrency int, rep Reporter, s *S
 	results := make([]RunResult, len(jobs))
 	slots := make(chan struct{}, concurrency)
 	var wg sync.WaitGroup
+	var stop halt
 	for i, j := range jobs {
 		results[i] = RunResult{RunRef: j.ref, Status: runlog.Cancelled}
 		select {
@@ -129,6 +130,11 @@ func (e *Engine) runAll(ctx context.Context, concurrency int, rep Reporter, s *S
 		}
 		if ctx.Err() != nil {
 			<-slots
+			continue
+		}
+		if stop.holds(j) {
+			<-slots
+			s.Held++
 			continue
 		}
 		if err := e.Machine.admit(ctx, rep); err != nil {
@@ -144,10 +150,12 @@ func (e *Engine) runAll(ctx context.Context, concurrency int, rep Reporter, s *S
 			defer func() { <-slots }()
 			defer e.Machine.gone()
 			results[i] = e.runOne(ctx, rep, s, j)
+			stop.look(results[i])
 			rep.RunEnded(results[i])
 		})
 	}
 	wg.Wait()
+	s.Halted = stop.why
 	e.book(ctx, s, results)
 }
 
@@ -198,7 +206,7 @@ func (e *Engine) drive(ctx context.Context, rep Reporter, j job, owner runlog.Ow
 	o := j.options
 	got, err := e.runner().Run(ctx, run.Request{
 		Run: j.ref.ID, Task: j.task, Owner: owner, Watch: watch{j.ref, rep}, Prior: j.prior, Version: j.version,
-		Policy: deploy.Policy{Keep: o.Keep, Chain: o.Sandbox, Isolation: o.Isolation}, Parallel: o.Parallel, Trial: j.ref.Trial, Seed: o.Seed, Models: o.Models, Agent: o.Agent,
+		Policy: deploy.Policy{Keep: o.Keep, Chain: o.Sandbox, Isolation: o.Isolation}, Parallel: o.Parallel, Trial: j.ref.Trial, Seed: o.Seed, Models: o.Models, Agent: o.Agent, Fixed: fixed(o.Params),
 	})
 	if err != nil {
 		// The result tells people; an owner that was fenced has nothing to release.

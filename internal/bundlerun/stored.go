@@ -106,7 +106,7 @@ func (e *Engine) storedJobs(ctx context.Context, r StoredRequest, refs []tasksto
 			if full == nil {
 				continue
 			}
-			plan := step.Plan{Sandbox: o.Sandbox, Isolation: o.Isolation, Models: o.Models, Agent: o.Agent, Type: e.types(nil)}
+			plan := step.Plan{Sandbox: o.Sandbox, Isolation: o.Isolation, Models: o.Models, Fixed: fixed(o.Params), Agent: o.Agent, Type: e.types(nil)}
 			if row.Name == rows[0].Name {
 				problems = append(problems, e.runner().Preflight(ctx, full, t.ID, plan)...)
 			}

@@ -19,12 +19,15 @@ const (
 
 // Summary is what a Run did. Counts.N is the number of runs asked for, also of those that never started.
 type Summary struct {
-	Bundle  string        `json:"bundle"` // as shown to people
-	IDRoot  string        `json:"id_root"`
-	Group   string        `json:"group,omitempty"`
-	DryRun  bool          `json:"dry_run,omitempty"`
-	Stopped bool          `json:"stopped,omitempty"` // cancelled before its end
-	Writes  []ledger.Line `json:"writes"`
+	Bundle  string `json:"bundle"` // as shown to people
+	IDRoot  string `json:"id_root"`
+	Group   string `json:"group,omitempty"`
+	DryRun  bool   `json:"dry_run,omitempty"`
+	Stopped bool   `json:"stopped,omitempty"` // cancelled before its end
+	// Held is how many runs were not started since they would have met what Halted tells of, such as a key that is spent.
+	Held   int           `json:"held_back,omitempty"`
+	Halted string        `json:"halted,omitempty"`
+	Writes []ledger.Line `json:"writes"`
 	// Refs are what unpinned references to the store stand for; only a dry run lists them.
 	Refs     []StoreRef   `json:"store_refs,omitempty"`
 	WouldRun []RunRef     `json:"would_run,omitempty"` // a dry run's tasks

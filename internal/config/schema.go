@@ -226,6 +226,7 @@ func modelTable() doc.Field {
 		of("api_key", str("its key")),
 		of("default", str("the model when nothing else names one")),
 		of("roles", table("model by role")),
+		of("patience_seconds", whole("how long one answer is asked for, all tries together; 600 when not set", 1, 24*3600)),
 		of("params", doc.Field{Doc: "more arguments of every call", Type: doc.Type{Kinds: []doc.Kind{doc.Object}, Check: checkParams}}),
 		of("headers", doc.Field{Doc: "sent to the configured endpoint alone", Type: doc.Type{
 			Kinds: []doc.Kind{doc.Object},

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"time"
+
 	"context"
 	"fmt"
 	"slices"
@@ -140,11 +142,13 @@ type Model struct {
 	BaseURL, APIKey, Default string // "" when not set
 	Roles, Headers           map[string]string
 	Params                   doc.Node
+	Patience                 time.Duration // over all tries of one answer
 }
 
 // Model reads [model].
 func (c *Config) Model(ctx context.Context, secrets Secrets) (Model, error) {
 	n, err := c.table(ctx, secrets, "model")
+	patience, _ := n.Get("patience_seconds").Int()
 	return Model{
 		BaseURL: n.Get("base_url").Text(),
 		APIKey:  n.Get("api_key").Text(),
@@ -152,6 +156,8 @@ func (c *Config) Model(ctx context.Context, secrets Secrets) (Model, error) {
 		Roles:   stringMap(n.Get("roles")),
 		Headers: stringMap(n.Get("headers")),
 		Params:  n.Get("params"),
+
+		Patience: time.Duration(patience) * time.Second,
 	}, err
 }
 

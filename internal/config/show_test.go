@@ -192,7 +192,7 @@ func TestExplain(t *testing.T) {
 	for in, want := range map[string]string{
 		"modle":           "no section is called 'modle'; did you mean model?; there are ",
 		"model.base_ur":   "nothing is called 'base_ur' in model; did you mean base_url?",
-		"model.zzzzzzzzz": "nothing is called 'zzzzzzzzz' in model; there are api_key, base_url, default, headers, params, roles",
+		"model.zzzzzzzzz": "nothing is called 'zzzzzzzzz' in model; there are api_key, base_url, default, headers, params, patience_seconds, roles",
 		"a..b":            "an empty name in 'a..b'",
 		"explorer.port.x": "nothing is called 'x' in explorer.port",
 	} {

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -228,17 +227,12 @@ func (r *a2aRunner) Close() error {
 // proxyFor stands between the agent and its model for one prompt.
 func (r *a2aRunner) proxyFor(ctx context.Context, s Settings, x *exchanges) (*modelproxy.Proxy, error) {
 	models := r.agent.all.o.Models
-	endpoint, err := models.Endpoint(ctx)
+	endpoint, err := models.Endpoint(ctx, r.agent.req.BaseURL)
 	if err != nil {
 		return nil, err
 	}
 	o := modelproxy.Options{Name: s.Model, Variant: max(r.agent.Trial, 1) - 1, Record: x.add}
-	base := endpoint.BaseURL
-	if own := r.agent.req.BaseURL; own != "" && own != base {
-		o.Upstream = &modelproxy.Upstream{BaseURL: own, Prices: endpoint.Prices} // another endpoint is given no key
-	} else if base != "" {
-		o.Upstream = &modelproxy.Upstream{BaseURL: base, Key: endpoint.Key, Headers: endpoint.Headers, Prices: endpoint.Prices}
-	}
+	o.Upstream = modelproxy.UpstreamOf(endpoint)
 	if _, scripted := source.Script(s.Model); scripted {
 		m, err := models.Model(ctx, s.Model, "")
 		if err != nil {
@@ -302,8 +296,8 @@ func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 		_ = p.Record.Record(trajectory.Event{At: time.Now(), Kind: trajectory.Answered, Model: out.Model, Text: out.Text}) // the reply says it too
 	}
 	r.native(ctx, &out, task.ID)
-	if out.ErrorType != "" && x.unserved() {
-		return out, step.Infra(&step.Error{Type: "ModelError", Err: fmt.Errorf("the agent's model could not be asked: %s", x.why())})
+	if fault := x.fault(); out.ErrorType != "" && model.Infra(fault) {
+		return out, step.Infra(&step.Error{Type: "ModelError", Err: fmt.Errorf("the agent's model could not be asked: %w", fault)})
 	}
 	return out, nil
 }
@@ -447,28 +441,14 @@ func (x *exchanges) count() int {
 	return x.n
 }
 
-// unserved tells whether the last thing that the agent's model did was to fail for reasons that aren't the agent's.
-func (x *exchanges) unserved() bool {
+// fault is why the last thing that was asked of the agent's model was not answered; nil when it was.
+func (x *exchanges) fault() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.n == 0 {
-		return false
+	if e := x.last.Fault(); e != nil {
+		return e
 	}
-	switch s := x.last.Status; {
-	case s >= 500, s == http.StatusTooManyRequests, s == http.StatusUnauthorized, s == http.StatusForbidden, s == http.StatusNotFound, s == http.StatusRequestTimeout:
-		return true
-	default:
-		return x.last.Cut && !strings.Contains(x.last.Error, "the agent left")
-	}
-}
-
-func (x *exchanges) why() string {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if x.last.Error != "" {
-		return x.last.Error
-	}
-	return "the endpoint answered HTTP " + strconv.Itoa(x.last.Status)
+	return nil
 }
 
 var _ Runner = (*a2aRunner)(nil)

@@ -128,6 +128,7 @@ type cliRunner struct {
 	proxy    *modelproxy.Proxy // nil between turns
 	spent    []model.Usage     // of the turn
 	told     func(model.Usage)
+	fault    *model.Error // of the turn's last exchange
 }
 
 // listen opens a door in the agent's box. It lives until Close.
@@ -201,7 +202,7 @@ func (r *cliRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	defer r.turn.Unlock()
 	r.mu.Lock()
 	s := p.Settings.or(r.settings)
-	r.spent, r.told = nil, p.Spent
+	r.spent, r.told, r.fault = nil, p.Spent, nil
 	r.mu.Unlock()
 	text, files, err := promptParts(p.Parts)
 	if err != nil {
@@ -237,6 +238,12 @@ func (r *cliRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 		out.ErrorType, out.ErrorCode, out.ErrorMessage = f.Type, f.Code, f.Message
 		if r.note != "" {
 			out.ErrorMessage += "; " + r.note
+		}
+		r.mu.Lock()
+		fault := r.fault
+		r.mu.Unlock()
+		if fault != nil && model.Infra(fault) && err == nil && ctx.Err() == nil {
+			return out, step.Infra(&step.Error{Type: "ModelError", Err: fmt.Errorf("the agent's model could not be asked: %w", fault)})
 		}
 	}
 	if errors.Is(err, guest.ErrGone) {

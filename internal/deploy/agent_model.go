@@ -65,17 +65,14 @@ func (r *cliRunner) open(ctx context.Context, name string) (stop func(), err err
 		}
 		o.Local = func(n string) (model.Model, bool) { return m, n == name }
 	} else {
-		e, err := models.Endpoint(ctx)
+		e, err := models.Endpoint(ctx, r.agent.req.BaseURL)
 		if err != nil {
 			return nil, &step.Error{Type: "ModelError", Err: err}
-		}
-		if base := r.agent.req.BaseURL; base != "" && base != e.BaseURL {
-			e = model.Endpoint{BaseURL: base, Prices: e.Prices}
 		}
 		if e.BaseURL == "" {
 			return nil, &step.Error{Type: "ModelError", Err: fmt.Errorf("the model %s needs an endpoint: %w; set model.base_url and model.api_key, or name a scripted model", name, source.ErrNone)}
 		}
-		o.Upstream = &modelproxy.Upstream{BaseURL: e.BaseURL, Key: e.Key, Headers: e.Headers, Prices: e.Prices}
+		o.Upstream = modelproxy.UpstreamOf(e)
 	}
 	p, err := modelproxy.New(o)
 	if err != nil {
@@ -96,6 +93,9 @@ func (r *cliRunner) open(ctx context.Context, name string) (stop func(), err err
 func (r *cliRunner) record(x modelproxy.Exchange) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if x.Protocol != "" {
+		r.fault = x.Fault()
+	}
 	if x.Usage != nil {
 		r.spent = append(r.spent, *x.Usage)
 		if r.told != nil {

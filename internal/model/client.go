@@ -32,14 +32,18 @@ type Endpoint struct {
 	Params map[string]json.RawMessage
 	Prices map[string]Price // by model
 	HTTP   *http.Client     // nil: one of its own
+	Outage *Outage          // shared by all that ask it; nil: one of its own
+	// Named tells that a task chose the endpoint, and not who runs it: what it refuses says nothing of other tasks.
+	Named bool
 }
 
 // Patience is how long a Client waits and how often it tries. Zero values are the defaults.
 type Patience struct {
-	Tries int           // 6
+	Tries int           // of an endpoint that answers, 6
 	Total time.Duration // over all tries, 10 minutes; a wait that an endpoint asks for beyond it ends the search at once
 	Idle  time.Duration // between two pieces of an answer, 3 minutes
 	First time.Duration // the first wait between tries, 500 ms; it doubles up to 30 s
+	Outage time.Duration // of an Endpoint without an Outage of its own: its Wait
 }
 
 // Client asks one endpoint. All that use it share its limit of requests at once, which adapts to what the endpoint bears.
@@ -110,6 +114,9 @@ func (c *Client) defaults() {
 	if c.p.First <= 0 {
 		c.p.First = 500 * time.Millisecond
 	}
+	if c.e.Outage == nil {
+		c.e.Outage = &Outage{Wait: c.p.Outage}
+	}
 	if c.e.HTTP == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
 		t.MaxIdleConnsPerHost = 256
@@ -130,10 +137,11 @@ func (c *Client) Generate(ctx context.Context, r *Request) (*Response, error) {
 	if err != nil {
 		return nil, &Error{Kind: Invalid, Err: err}
 	}
-	start := time.Now()
+	start, met := time.Now(), 0
 	for try := 1; ; try++ {
 		res, err := c.once(ctx, body)
 		if err == nil {
+			c.e.Outage.Met()
 			res.Tries, res.Took = try, time.Since(start)
 			c.price(r.Model, res)
 			return res, nil
@@ -146,8 +154,18 @@ func (c *Client) Generate(ctx context.Context, r *Request) (*Response, error) {
 			return nil, err
 		}
 		e.Tries = try
-		pause := max(c.backoff(try), e.RetryAfter)
-		if !e.again() || try >= c.p.Tries || time.Since(start)+pause > c.p.Total {
+		pause, spent := max(c.backoff(try), e.RetryAfter), false
+		if e.Kind == Unreachable {
+			pause = min(pause, LongestRedial)
+			spent = !c.e.Outage.Missed(pause)
+			e.Lasting = spent && !c.e.Named
+		} else {
+			c.e.Outage.Met()
+			met++
+			spent = met >= c.p.Tries
+			e.Judge(c.e.Named)
+		}
+		if !e.again() || spent || time.Since(start)+pause > c.p.Total {
 			return nil, e
 		}
 		if err := c.sleep(ctx, pause); err != nil {
@@ -219,7 +237,7 @@ func (c *Client) once(ctx context.Context, body []byte) (res *Response, err erro
 	in := &watched{r: answer.Body, idle: idle, d: c.p.Idle}
 	if answer.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(io.LimitReader(in, 64<<10))
-		return nil, statusError(answer.StatusCode, said(text), answer.Header.Get("Retry-After"))
+		return nil, Refusal(answer.StatusCode, text, answer.Header)
 	}
 	res, err = c.read(answer, in)
 	if err != nil {

@@ -197,13 +197,13 @@ func TestFaults(t *testing.T) {
 }
 
 func TestEndpointDown(t *testing.T) {
-	c, err := model.New(model.Endpoint{BaseURL: "http://127.0.0.1:1/?key=" + key, Key: key}, model.Patience{Tries: 2, First: time.Millisecond})
+	c, err := model.New(model.Endpoint{BaseURL: "http://127.0.0.1:1/?key=" + key, Key: key}, model.Patience{Outage: 20 * time.Millisecond, First: 10 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Generate(t.Context(), ask())
 	var e *model.Error
-	if !errors.As(err, &e) || e.Kind != model.Unreachable || e.Tries != 2 || !model.Infra(err) || strings.Contains(err.Error(), key) {
+	if !errors.As(err, &e) || e.Kind != model.Unreachable || e.Tries < 2 || !model.Infra(err) || strings.Contains(err.Error(), key) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -325,11 +325,12 @@ func streamError(raw json.RawMessage) error {
 	if status < 400 {
 		status = map[string]int{
 			"rate_limit_error": 429, "rate_limit_exceeded": 429, "invalid_request_error": 400, "authentication_error": 401,
+			"billing_error": 402, "insufficient_quota": 402,
 			"permission_error": 403, "not_found_error": 404, "request_too_large": 413,
 		}[in.Type]
 	}
 	if status == 0 {
 		status = http.StatusInternalServerError
 	}
-	return statusError(status, said([]byte(`{"error":`+string(raw)+`}`)), "")
+	return statusError(status, said([]byte(`{"error":`+string(raw)+`}`)), nil)
 }

@@ -14,6 +14,7 @@ import (
 	"io"
 	"maps"
 	"mime"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -32,6 +33,16 @@ type Upstream struct {
 	Key     string
 	Headers map[string]string
 	Prices  map[string]model.Price
+	Outage  *model.Outage // shared by all that ask the endpoint; nil: one of its own
+	Named   bool          // a task chose it, and not who runs it
+}
+
+// UpstreamOf is an endpoint as a Proxy takes it; nil when it has no address.
+func UpstreamOf(e model.Endpoint) *Upstream {
+	if e.BaseURL == "" {
+		return nil
+	}
+	return &Upstream{BaseURL: e.BaseURL, Key: e.Key, Headers: e.Headers, Prices: e.Prices, Outage: e.Outage, Named: e.Named}
 }
 
 // Options are what a Proxy is made of.
@@ -64,7 +75,12 @@ type Exchange struct {
 	Cut      bool         `json:"cut,omitempty"`
 	Usage    *model.Usage `json:"usage,omitempty"` // nil: unknown
 	Error    string       `json:"error,omitempty"`
+
+	fault *model.Error
 }
+
+// Fault is why the model did not answer; nil when it did, when the agent left, and of what is not asked of a model.
+func (x *Exchange) Fault() *model.Error { return x.fault }
 
 // Bounds.
 const (
@@ -93,6 +109,10 @@ func New(o Options) (*Proxy, error) {
 		}
 		u.Path = strings.TrimRight(u.Path, "/")
 		p.base = u
+		if o.Upstream.Outage == nil {
+			up := *o.Upstream
+			up.Outage, p.o.Upstream = &model.Outage{}, &up
+		}
 	}
 	if p.o.HTTP == nil {
 		t := http.DefaultTransport.(*http.Transport).Clone()
@@ -278,10 +298,10 @@ func (p *Proxy) target(path, query string) string {
 	return u.String()
 }
 
-func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, path string, body []byte, x *Exchange) {
+func (p *Proxy) forward(w *tee, r *http.Request, path string, body []byte, x *Exchange) {
 	if p.base == nil {
 		err := &model.Error{Kind: model.NoModel, Message: fmt.Sprintf("no model endpoint is configured, and %q is not played here: set model.base_url", x.Model)}
-		x.Error = err.Error()
+		x.Error, x.fault = err.Error(), err
 		serve.Fail(w, x.Protocol, err)
 		return
 	}
@@ -295,18 +315,15 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, path string, bod
 		req.Header.Del(h)
 	}
 	p.sign(req.Header, x.Protocol)
-	res, err := p.o.HTTP.Do(req)
+	res, err := p.do(req)
 	if err != nil {
 		if r.Context().Err() != nil {
 			x.Error = "the agent left"
 			return
 		}
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err
-		}
+		x.fault = &model.Error{Kind: model.Unreachable, Err: err, Lasting: dialling(err) && !p.o.Upstream.Named}
 		x.Error = err.Error()
-		serve.Fail(w, x.Protocol, &model.Error{Kind: model.Unreachable, Err: err})
+		serve.Fail(w, x.Protocol, x.fault)
 		return
 	}
 	defer res.Body.Close()
@@ -320,8 +337,49 @@ func (p *Proxy) forward(w http.ResponseWriter, r *http.Request, path string, bod
 		x.Cut, x.Error = true, "the answer broke off"
 		if r.Context().Err() != nil {
 			x.Error = "the agent left"
+			return
+		}
+		x.fault = &model.Error{Kind: model.Cut, Err: errors.New(x.Error)}
+		return
+	}
+	if res.StatusCode >= http.StatusBadRequest {
+		x.fault = model.Refusal(res.StatusCode, w.kept.Bytes(), res.Header).Judge(p.o.Upstream.Named)
+	}
+}
+
+// do sends a request, and again while the endpoint can't be dialled: nothing of it has been sent then, and agents wait more easily than they recover.
+func (p *Proxy) do(req *http.Request) (*http.Response, error) {
+	for pause := time.Second; ; pause = min(2*pause, model.LongestRedial) {
+		res, err := p.o.HTTP.Do(req)
+		if err == nil {
+			p.o.Upstream.Outage.Met()
+			return res, nil
+		}
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // its URL may hold a key
+		}
+		if req.Context().Err() != nil || !dialling(err) || !p.o.Upstream.Outage.Missed(pause) {
+			return nil, err
+		}
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-req.Context().Done():
+			t.Stop()
+			return nil, err
+		}
+		if req.Body, err = req.GetBody(); err != nil {
+			return nil, err
 		}
 	}
+}
+
+// dialling tells whether a request failed before anything of it was sent.
+func dialling(err error) bool {
+	var op *net.OpError
+	var dns *net.DNSError
+	return errors.As(err, &dns) || errors.As(err, &op) && op.Op == "dial"
 }
 
 // sign puts the key where the protocol's endpoints look for it; gateways in front of several want the first.

@@ -182,7 +182,7 @@ func TestFailures(t *testing.T) {
 	if status, answer := post(t, url+"/v1/messages", `{"model":"m"}`, nil); status != 404 || !strings.Contains(answer, "model.base_url") {
 		t.Errorf("%d %s", status, answer)
 	}
-	url = start(t, modelproxy.Options{Upstream: &modelproxy.Upstream{BaseURL: "http://127.0.0.1:1", Key: key}}, r)
+	url = start(t, modelproxy.Options{Upstream: &modelproxy.Upstream{BaseURL: "http://127.0.0.1:1", Key: key, Outage: &model.Outage{Wait: time.Millisecond}}}, r)
 	if status, answer := post(t, url+"/v1/messages", `{"model":"m"}`, nil); status != 502 || strings.Contains(answer, key) {
 		t.Errorf("%d %s", status, answer)
 	}

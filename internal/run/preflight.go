@@ -61,6 +61,7 @@ func (r *Runner) preflight(ctx context.Context, st *task.Step, plan step.Plan) d
 		}}
 	}
 	l := r.unresolved(ctx, st)
+	plan.Models = over(plan.Models, plan.Fixed[st.ID])
 	if p, ok := e.Value.(step.Preflighter); ok {
 		l = append(l, p.Preflight(ctx, st.Kind.Fill(st.Doc), plan)...)
 	}

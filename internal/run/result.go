@@ -13,7 +13,7 @@ import (
 
 // failure is an executor's error as records and people see it.
 func (r *Runner) failure(st *task.Step, err error) *Failure {
-	f := &Failure{Step: st.ID, Type: st.Type, Error: clip(r.Redact.String(err.Error())), Infra: step.IsInfra(err)}
+	f := &Failure{Step: st.ID, Type: st.Type, Error: clip(r.Redact.String(err.Error())), Infra: step.IsInfra(err), Lasting: step.Lasts(err)}
 	var typed *step.Error
 	switch {
 	case errors.As(err, &typed):

@@ -27,7 +27,7 @@ const maxBackoff = 5 * time.Minute
 // steps outside the part go on.
 func (s *sched) retry(i int) bool {
 	n, rule := &s.nodes[i], s.step(i).Retry
-	if rule == nil || n.retries >= rule.Max || s.stopped || s.fatal {
+	if rule == nil || n.retries >= rule.Max || n.failure.Lasting || s.stopped || s.fatal {
 		return false
 	}
 	backoff := min(min(rule.Backoff, maxBackoff)<<min(n.retries, 16), maxBackoff) // bounded first: no shift overflows

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"time"
 
 	"agentenv.internal/agentenv/internal/catalog"
@@ -59,6 +60,8 @@ type Failure struct {
 	Error     string `json:"error"`
 	Fatal     bool   `json:"is_fatal"`
 	Infra     bool   `json:"infra,omitempty"`
+	// Lasting tells that every later run will meet it too, until a person does something: see step.Lasts.
+	Lasting bool `json:"lasting,omitempty"`
 }
 
 // String is the failure in words: "step 'box': SandboxError: no such image".
@@ -99,6 +102,8 @@ type Request struct {
 	// Seed and Models are handed to executors.
 	Seed, Models map[string]string
 	Agent        string
+	// Fixed are the models by role that people chose for single steps, by step: they win over Models.
+	Fixed map[string]map[string]string
 }
 
 // Result is how a run ended.
@@ -176,3 +181,20 @@ func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 }
 
 func seconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1e6 }
+
+// models are those of one step, by role.
+func (q *Request) models(id string) map[string]string { return over(q.Models, q.Fixed[id]) }
+
+// over is base with what fixed says in its place.
+func over(base, fixed map[string]string) map[string]string {
+	if len(fixed) == 0 {
+		return base
+	}
+	out := maps.Clone(fixed)
+	for role, name := range base {
+		if _, has := out[role]; !has {
+			out[role] = name
+		}
+	}
+	return out
+}

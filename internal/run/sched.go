@@ -248,7 +248,7 @@ func (s *sched) start(i int) {
 		Run: s.q.Run, Step: s.step(i).ID, Attempt: n.attempt, Trial: max(s.q.Trial, 1),
 		State: s.hist.View(anc.Has),
 		Out:   &step.Diff{},
-		Seed:  s.q.Seed, Models: s.q.Models, Agent: s.q.Agent, Decisions: s.rec.inbox(s.step(i).ID),
+		Seed:  s.q.Seed, Models: s.q.models(s.step(i).ID), Agent: s.q.Agent, Decisions: s.rec.inbox(s.step(i).ID),
 		OnSpend: func(c step.Cost) { s.rec.spend(s.step(i).ID, n.attempt, runlog.Cost(c)) },
 	}
 	log := newStepLog(s, i)

@@ -65,6 +65,8 @@ type Plan struct {
 	Isolation string   // the least level that must hold
 	// Models are what people chose for the whole run, by role.
 	Models map[string]string
+	// Fixed are the models by role that people chose for single steps, by step: they win over Models.
+	Fixed map[string]map[string]string
 	// Agent takes the place of the agents that deploy steps name; "" leaves it to them.
 	Agent string
 	// Type is the type of an entity, stored or about to be written; "" when it is not known. Version 0 is the latest.
@@ -154,6 +156,12 @@ func Infra(err error) error {
 func IsInfra(err error) bool {
 	var i infraError
 	return errors.As(err, &i) || errors.Is(err, guest.ErrGone)
+}
+
+// Lasts tells whether err holds one that every later run will meet too, until a person does something about it: such errors have a method Lasts.
+func Lasts(err error) bool {
+	var l interface{ Lasts() bool }
+	return errors.As(err, &l) && l.Lasts()
 }
 
 type keptError struct{ err error }

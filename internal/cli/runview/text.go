@@ -206,6 +206,9 @@ func (r *textReporter) Summary(s *bundlerun.Summary, _ int) {
 	if len(s.Kept) > 0 {
 		r.kept(s)
 	}
+	if s.Held > 0 {
+		r.s.Problem("Held back %s that would have met it too: %s", verb.Count(s.Held, "run"), term.Clean(s.Halted))
+	}
 	if s.TornDown > 0 {
 		r.s.Printf("\nTore down %s.\n", verb.Count(s.TornDown, "sandbox"))
 	}

@@ -12,6 +12,7 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/model"
@@ -39,6 +40,7 @@ type Settings struct {
 	Endpoint model.Endpoint // without a BaseURL there is none
 	Default  string
 	Roles    map[string]string // names of models by role
+	Patience time.Duration     // over all tries of one answer; 0 leaves it to New's
 }
 
 // Models finds models. All that ask it share one client per endpoint, and with it that endpoint's limits. It may be used from several goroutines.
@@ -49,11 +51,12 @@ type Models struct {
 
 	mu      sync.Mutex
 	clients map[string]*model.Client // by base URL
+	outages map[string]*model.Outage // the same
 }
 
 // New makes Models. settings is asked each time that something depends on it. The caller closes it.
 func New(s Store, settings func(context.Context) (Settings, error), p model.Patience) *Models {
-	return &Models{store: s, settings: settings, patience: p, clients: map[string]*model.Client{}}
+	return &Models{store: s, settings: settings, patience: p, clients: map[string]*model.Client{}, outages: map[string]*model.Outage{}}
 }
 
 // Name is the model of a role: chosen holds what people chose for the run, by role, and own is what the task says; the configuration's word for the
@@ -91,9 +94,9 @@ func (m *Models) Model(ctx context.Context, name, baseURL string) (model.Model, 
 	if err != nil {
 		return nil, err
 	}
-	e := c.Endpoint
-	if baseURL != "" && baseURL != e.BaseURL {
-		e = model.Endpoint{BaseURL: baseURL, Params: e.Params, Prices: e.Prices}
+	e, err := m.Endpoint(ctx, baseURL)
+	if err != nil {
+		return nil, err
 	}
 	if e.BaseURL == "" {
 		return nil, fmt.Errorf("the model %s needs an endpoint: %w; set model.base_url and model.api_key, or name a scripted model", name, ErrNone)
@@ -103,12 +106,29 @@ func (m *Models) Model(ctx context.Context, name, baseURL string) (model.Model, 
 	if cl := m.clients[e.BaseURL]; cl != nil {
 		return cl, nil
 	}
-	cl, err := model.New(e, m.patience)
+	p := m.patience
+	if c.Patience > 0 {
+		p.Total = c.Patience
+	}
+	cl, err := model.New(e, p)
 	if err != nil {
 		return nil, err
 	}
 	m.clients[e.BaseURL] = cl
 	return cl, nil
+}
+
+// outage is what all that ask an endpoint know of it. m.mu is held.
+func (m *Models) outage(baseURL string, patience time.Duration) *model.Outage {
+	o := m.outages[baseURL]
+	if o == nil {
+		o = &model.Outage{}
+		if patience > 0 {
+			o.Wait = min(patience, model.DefaultOutage)
+		}
+		m.outages[baseURL] = o
+	}
+	return o
 }
 
 // labelled says in a scripted model's answers which script it plays.
@@ -125,10 +145,21 @@ func (l labelled) Generate(ctx context.Context, r *model.Request) (*model.Respon
 	return res, err
 }
 
-// Endpoint is the configured endpoint, with its key: for who stands between it and agents, and nobody else. It has no BaseURL where there is none.
-func (m *Models) Endpoint(ctx context.Context) (model.Endpoint, error) {
+// Endpoint is the endpoint at an address, with its key if it is the configured one ("" is that): for who stands between it and agents, and nobody else.
+// It has no BaseURL where there is none.
+func (m *Models) Endpoint(ctx context.Context, baseURL string) (model.Endpoint, error) {
 	c, err := m.settings(ctx)
-	return c.Endpoint, err
+	if err != nil {
+		return model.Endpoint{}, err
+	}
+	e := c.Endpoint
+	if baseURL != "" && baseURL != e.BaseURL {
+		e = model.Endpoint{BaseURL: baseURL, Params: e.Params, Prices: e.Prices, Named: true}
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e.Outage = m.outage(e.BaseURL, c.Patience)
+	return e, nil
 }
 
 // Check tells whether there could be a model of the name, without reading a script. ErrNone.
