@@ -28,7 +28,7 @@ var levels = []struct {
 	// Suites speak the interface that they test and are imported by tests alone.
 	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "trajectory/*", "store/*", "runlog/*", "sandbox/sandboxtest", "sandbox/hostside"}},
 	{6, []string{"exampleserver", "envdb", "envdb/envdbtest", "sandbox/*", "judge", "modelproxy", "computer", "gateway/*", "agent/*", "plugin/*"}},
-	{7, []string{"deploy", "envstore", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore"}},
+	{7, []string{"deploy", "envstore", "toolcmd", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore"}},
 	{8, []string{"step/*", "run", "envowner"}},
 	{9, []string{"eval", "eval/*", "bundlerun", "openenv", "console", "workspace"}},
 	{10, []string{"app"}},
@@ -42,7 +42,8 @@ var sameLevel = map[string][]string{
 	"bundle":        {"task", "step", "artifact", "env", "agent"},
 	"store/sqlite":  {"store/storetest", "runlog/runlogtest"},
 	// What a stored environment says is read here, and started there.
-	"deploy": {"envstore"},
+	"toolcmd": {"envstore"},
+	"deploy":  {"envstore", "toolcmd"}, // commands of environments' tools are installed into agents' sandboxes
 	// Deleting finds documents as the rest does.
 	"artifactstore/removal": {"artifactstore"},
 	"model/serve":           {"model"},

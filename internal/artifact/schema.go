@@ -44,8 +44,11 @@ func Schema(typ string) (*doc.Schema, bool) {
 
 var command = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
+// IsCommand tells whether a cli may be called so.
+func IsCommand(name string) bool { return command.MatchString(name) }
+
 func isCommand(n doc.Node, l *diag.List) {
-	if s, _ := n.Str(); !command.MatchString(s) {
+	if s, _ := n.Str(); !IsCommand(s) {
 		fault(l, n, "cli.command", "%s can't be a command: write letters, digits, . _ and -, with no . or - in front", diag.Repr(s))
 	}
 }

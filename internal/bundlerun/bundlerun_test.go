@@ -72,7 +72,7 @@ func newRig(t *testing.T, o fake.Options) *rig {
 	execs := catalog.New[step.Executor]("executor")
 	for name, e := range map[string]step.Executor{
 		"deploy_sandbox": world.NewDeploySandbox(d), "teardown_sandboxes": world.NewTeardownSandboxes(d, nil, nil),
-		"load_artifact": data.NewLoadArtifact(r.store, d, nil, data.NewDownloads(false)), "verify_sandbox": verify.NewVerifySandbox(d),
+		"load_artifact": data.NewLoadArtifact(r.store, d, nil, nil, data.NewDownloads(false)), "verify_sandbox": verify.NewVerifySandbox(d),
 		"aggregate_verifiers": verify.NewAggregateVerifiers(),
 	} {
 		execs.Add(name, catalog.Origin{Kind: catalog.Builtin}, e)

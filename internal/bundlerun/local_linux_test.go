@@ -95,7 +95,7 @@ func openReal(state string, o sqlite.Options) (*real, *sqlite.Store, error) {
 	execs := catalog.New[step.Executor]("executor")
 	execs.Add("deploy_sandbox", builtin, world.NewDeploySandbox(d))
 	execs.Add("teardown_sandboxes", builtin, world.NewTeardownSandboxes(d, nil, nil))
-	execs.Add("load_artifact", builtin, data.NewLoadArtifact(st, d, nil, data.NewDownloads(false)))
+	execs.Add("load_artifact", builtin, data.NewLoadArtifact(st, d, nil, nil, data.NewDownloads(false)))
 	execs.Add("run_code", builtin, act.NewRunCode(st, d))
 	execs.Add("verify_sandbox", builtin, verify.NewVerifySandbox(d))
 	execs.Add("aggregate_verifiers", builtin, verify.NewAggregateVerifiers())

@@ -111,6 +111,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		newConform(p),
 		newDoctor(p),
 		newServe(p),
+		newToolCommand(p),
 		newCompletion(p),
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -117,6 +118,12 @@ type Agent struct {
 	box     guest.Box
 	records []string      // files that go with it
 	info    *sandbox.Info // of a box of its own; nil while it has none
+
+	installing sync.Mutex      // held while a command is installed
+	commands   map[string]bool // those that it has
+	doors      map[*Env]string // URLs in its sandbox
+	servers    []*http.Server  // of doors
+	serving    sync.WaitGroup
 }
 
 // Resolve is the id of the agent that text names; "" is the default one.
@@ -253,6 +260,7 @@ func (g *Agents) close(a *Agent) error {
 		return nil
 	}
 	err := a.Runner.Close()
+	a.closeDoors()
 	a.open.Lock()
 	defer a.open.Unlock()
 	for _, path := range a.records {

@@ -15,7 +15,7 @@ import (
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
 	return verb.Group("env", "Store, deploy and use environments",
-		newPut(p), newList(p), newShow(p), newDeploy(p), newLoad(p), newSnapshot(p), newReset(p), newCall(p), newStop(p), newValidate(p), newOwn(p))
+		newPut(p), newList(p), newShow(p), newDeploy(p), newLoad(p), newSnapshot(p), newReset(p), newCall(p), newStop(p), newValidate(p), newMCPServer(p), newOwn(p))
 }
 
 // open is the program and its deployments, after what dead sandboxes and owners left has been swept.

@@ -13,6 +13,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
@@ -45,9 +46,6 @@ func (e *AddSkills) Preflight(_ context.Context, d doc.Node, _ step.Plan) diag.L
 			refuse(n, fmt.Sprintf("skills[%d].object_url", i), "skills can't be read from object stores by this version of agent-env")
 		}
 	}
-	if n := d.Get("cli_artifact_ids"); n.Len() > 0 {
-		refuse(n, "cli_artifact_ids", "command-line clients of environments can't be installed by this version of agent-env")
-	}
 	if n := d.Get("env_id"); !n.IsNull() {
 		refuse(n, "env_id", "computers can't be deployed by this version of agent-env")
 	}
@@ -65,6 +63,13 @@ func (e *AddSkills) Run(ctx context.Context, c *step.Call) error {
 		s, err := e.skill(ctx, n)
 		if err != nil {
 			return fmt.Errorf("skills[%d]: %w", i, err)
+		}
+		all = append(all, s)
+	}
+	for _, n := range c.Doc.Get("cli_artifact_ids").Items() {
+		s, err := commandSkill(c, n.Text())
+		if err != nil {
+			return err
 		}
 		all = append(all, s)
 	}
@@ -141,7 +146,7 @@ func (e *AddSkills) stored(ctx context.Context, id string, version int, s deploy
 	case d.Type != artifact.Skill:
 		return s, step.Errorf("ValueError", "%s is of type %s and no skill", diag.Repr(id), d.Type)
 	}
-	files, err := artifact.Files(d.Type, d.Body)
+	files, err := envstore.Files(ctx, e.store, d)
 	if err != nil {
 		return s, step.Infra(fmt.Errorf("artifact %s version %d: %w", d.ID, d.Version, err))
 	}
@@ -195,6 +200,29 @@ func filesSkill(c *step.Call, id string) (deploy.Skill, error) {
 		return s, nil
 	}
 	return deploy.Skill{}, step.Errorf("NotFoundError", "file_artifact_universe_ids: %s was not loaded before this step", diag.Repr(id))
+}
+
+// commandSkill tells an agent of a command that was installed for it.
+func commandSkill(c *step.Call, id string) (deploy.Skill, error) {
+	agent := c.Doc.Get("agent_name").Text()
+	var at installed
+	known, err := c.State.Get(step.Child(step.Child(InstalledPath, agent), id), &at)
+	switch {
+	case err != nil:
+		return deploy.Skill{}, step.Errorf("ValueError", "what was recorded of %s can't be read: %w", diag.Repr(id), err)
+	case !known:
+		return deploy.Skill{}, step.Errorf("NotFoundError",
+			"cli_artifact_ids: %s was not installed for agent %s before this step; a load_artifact step with its env_id and agent_name does that", diag.Repr(id), diag.Repr(agent))
+	}
+	s := deploy.Skill{Name: "cli-" + strings.ToLower(strings.NewReplacer("_", "-", ".", "-").Replace(at.Command))}
+	s.Description = fmt.Sprintf("The command %s of your sandbox works on an environment from a shell: use it there, in scripts and pipes.", at.Command)
+	text := fmt.Sprintf("---\nname: %s\ndescription: %q\n---\n\nThe command `%s` (%s) is on your PATH. `%s --help` tells what it can do.\n", s.Name, s.Description, at.Command, at.Path, at.Command)
+	if at.Tools {
+		text += fmt.Sprintf("\nEach tool of the environment is a subcommand: `%s TOOL --help` tells its parameters, which are flags, and a JSON object in their place\n"+
+			"is taken too. It prints the text of the result, or with `%s --json TOOL` the whole result; the exit code is 1 when the tool failed.\n", at.Command, at.Command)
+	}
+	s.Files = []guest.PutFile{guest.PutBytes("SKILL.md", 0o644, []byte(text))}
+	return s, nil
 }
 
 func lastName(id string) string { return id[strings.LastIndexByte(id, '/')+1:] }

@@ -72,7 +72,7 @@ func TestDownload(t *testing.T) {
 	r := steptest.New(t, fake.Options{})
 	r.PutFile("@local/b/one", steptest.File{Path: "hello.txt", Text: "hello\n"})
 	r.Box()
-	e := NewLoadArtifact(r.Store, r.Deploy, nil, d)
+	e := NewLoadArtifact(r.Store, r.Deploy, nil, nil, d)
 	r.Must(e, load(fmt.Sprintf(`"artifact_id": "@local/b/one", "urls": [%q, {"url": %q, "filename": "late"}]`, s.URL+"/a/data.csv?token=canary", s.URL+"/busy")))
 	files := r.Fake.Machines()[0].Files
 	for name, want := range map[string]string{"hello.txt": "hello\n", "data.csv": "1,2\ntoken=canary", "late": "at last"} {
@@ -163,7 +163,7 @@ func TestLoadCollected(t *testing.T) {
 	r := world(t, tree)
 	r.Must(NewCollectArtifacts(r.Store, r.Deploy), collect(`"exclude_basenames": ["nowhere"]`))
 	r.Must(NewCollectArtifacts(r.Store, r.Deploy), strings.Replace(collect(`"base_path": "/nosuch"`), `"get"`, `"none"`, 1))
-	e := NewLoadArtifact(r.Store, r.Deploy, nil, NewDownloads(false))
+	e := NewLoadArtifact(r.Store, r.Deploy, nil, nil, NewDownloads(false))
 	r.Must(e, load(`"collected_artifacts_step_id": "get", "destination_path": "/one"`))
 	r.Must(e, load(`"artifact_from_step_id": "get", "destination_path": "/two"`))
 	r.Must(e, load(`"artifact_from_step_id": "none"`))

@@ -33,7 +33,7 @@ func loadEnv(more string) string {
 
 func TestLoadArtifactIntoAnEnvironment(t *testing.T) {
 	r, s := office(t)
-	e := NewLoadArtifact(r.Store, r.Deploy, r.Envs, NewDownloads(false))
+	e := NewLoadArtifact(r.Store, r.Deploy, r.Envs, r.Agents, NewDownloads(false))
 	r.PutEnvironments("@local/day", map[string]string{"mail": `{"m":1}`, "calendar": `{"c":1}`, "printer": `{}`})
 	r.PutEnvironment("@local/more", "mail", `{"m":2}`)
 	r.Must(e, loadEnv(`"artifact_id": "@local/day"`))
@@ -56,7 +56,7 @@ func TestLoadArtifactIntoAnEnvironment(t *testing.T) {
 // A failed add leaves nothing of the data, says so, and spoils no other environment.
 func TestLoadThatFails(t *testing.T) {
 	r, s := office(t)
-	e := NewLoadArtifact(r.Store, r.Deploy, r.Envs, NewDownloads(false))
+	e := NewLoadArtifact(r.Store, r.Deploy, r.Envs, r.Agents, NewDownloads(false))
 	r.PutEnvironments("@local/day", map[string]string{"mail": `{"m":1}`, "calendar": `{"c": "poison"}`})
 	r.PutEnvironments("@local/far", map[string]string{"printer": `{}`, "fax": `{}`})
 	r.PutEnvironment("@local/one", "printer", `{}`)
@@ -92,7 +92,7 @@ func TestLoadThatFails(t *testing.T) {
 
 func TestSnapshotEnv(t *testing.T) {
 	r, s := office(t)
-	l, e := NewLoadArtifact(r.Store, r.Deploy, r.Envs, NewDownloads(false)), NewSnapshotEnv(r.Store, r.Envs)
+	l, e := NewLoadArtifact(r.Store, r.Deploy, r.Envs, r.Agents, NewDownloads(false)), NewSnapshotEnv(r.Store, r.Envs)
 	r.PutEnvironments("@local/day", map[string]string{"mail": `{"m":1}`, "calendar": `{"c":1}`})
 	r.Must(l, loadEnv(`"artifact_id": "@local/day"`))
 	for range 2 {

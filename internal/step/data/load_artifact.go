@@ -45,17 +45,19 @@ type Environments interface {
 	Env(run, id, step string) (*deploy.Env, error)
 }
 
-// LoadArtifact copies artifacts that hold files, what an earlier step collected, and downloads into a sandbox, and data of environments into them.
+// LoadArtifact copies artifacts that hold files, what an earlier step collected, and downloads into a sandbox, and data of environments into them. It installs
+// commands into agents' sandboxes.
 type LoadArtifact struct {
-	store Store
-	boxes step.Boxes
-	envs  Environments
-	web   *Downloads
+	store  Store
+	boxes  step.Boxes
+	envs   Environments
+	agents Agents
+	web    *Downloads
 }
 
 // NewLoadArtifact makes the executor.
-func NewLoadArtifact(s Store, b step.Boxes, e Environments, web *Downloads) *LoadArtifact {
-	return &LoadArtifact{s, b, e, web}
+func NewLoadArtifact(s Store, b step.Boxes, e Environments, a Agents, web *Downloads) *LoadArtifact {
+	return &LoadArtifact{s, b, e, a, web}
 }
 
 var _ step.Preflighter = (*LoadArtifact)(nil)
@@ -89,6 +91,10 @@ func (e *LoadArtifact) Preflight(ctx context.Context, d doc.Node, p step.Plan) d
 	}
 	for _, s := range sources(d) {
 		typ := p.Type(ctx, ref.Artifact, s.id, s.version)
+		if typ == artifact.CLI {
+			l.Add(commandTarget(d, s)...)
+			continue
+		}
 		if typ != "" && !fits(typ) {
 			l.Add(diag.Problem{
 				Pos: s.at.Pos(), Where: s.field, Code: "data.type",

@@ -36,7 +36,7 @@ func rig(t *testing.T) *steptest.Rig {
 
 func TestLoadArtifact(t *testing.T) {
 	r := rig(t)
-	e := NewLoadArtifact(r.Store, r.Deploy, nil, NewDownloads(false))
+	e := NewLoadArtifact(r.Store, r.Deploy, nil, nil, NewDownloads(false))
 	r.Must(e, load(`"artifact_id": "@local/b/one", "destination_path": "/app/greeting/"`))
 	r.Must(e, load(`"artifacts": [{"id": "@local/b/many", "version": 1}, {"id": "@local/b/none"}]`))
 	files := r.Fake.Machines()[0].Files
@@ -68,7 +68,7 @@ func TestLoadArtifactFailures(t *testing.T) {
 	r := rig(t)
 	r.PutFile("@local/b/clash", steptest.File{Path: "a", Text: "x"})
 	r.PutFile("@local/b/same", steptest.File{Path: "hello.txt", Text: "x"})
-	e := NewLoadArtifact(r.Store, r.Deploy, nil, NewDownloads(false))
+	e := NewLoadArtifact(r.Store, r.Deploy, nil, nil, NewDownloads(false))
 	for text, want := range map[string]string{
 		`"artifact_id": "@local/b/nosuch"`:                                       "NotFoundError: artifact @local/b/nosuch: not in the store",
 		`"artifact_id": "@local/b/one", "artifact_version": 7`:                   "NotFoundError: artifact @local/b/one version 7: not in the store",
@@ -118,7 +118,7 @@ func (f flipped) Read(p []byte) (int, error) {
 
 func TestDamagedBytesAreTheStoresFault(t *testing.T) {
 	r := rig(t)
-	err := r.Do(NewLoadArtifact(damaged{r.Store}, r.Deploy, nil, NewDownloads(false)), load(`"artifact_id": "@local/b/one"`))
+	err := r.Do(NewLoadArtifact(damaged{r.Store}, r.Deploy, nil, nil, NewDownloads(false)), load(`"artifact_id": "@local/b/one"`))
 	if got := steptest.ErrorType(err); got != "infra: StoreError" || !errors.Is(err, store.ErrCorrupt) {
 		t.Errorf("%s %v", got, err)
 	}
@@ -126,7 +126,7 @@ func TestDamagedBytesAreTheStoresFault(t *testing.T) {
 
 func TestLoadArtifactPreflight(t *testing.T) {
 	r := rig(t)
-	e := NewLoadArtifact(r.Store, r.Deploy, nil, NewDownloads(false))
+	e := NewLoadArtifact(r.Store, r.Deploy, nil, nil, NewDownloads(false))
 	for text, want := range map[string]string{
 		load(`"artifact_id": "@local/b/one"`):                                                    "",
 		load(`"artifact_id": "@local/b/unknown"`):                                                "",

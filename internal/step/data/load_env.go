@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/step"
@@ -25,25 +26,40 @@ func (e *LoadArtifact) environment(ctx context.Context, c *step.Call, id string)
 		from = append(from, made)
 	}
 	var data []envstore.Data
+	var commands []envstore.Command
 	for _, s := range from {
-		d, err := envstore.ReadData(ctx, e.store, s.id, s.version)
-		switch {
-		case err == nil:
-			data = append(data, d)
-		case errors.Is(err, store.ErrNotFound):
-			return &step.Error{Type: "NotFoundError", Err: err}
-		case errors.Is(err, store.ErrCorrupt):
-			return step.Infra(&step.Error{Type: "StoreError", Err: err})
-		default:
-			return &step.Error{Type: "TypeError", Err: err}
+		if d, err := e.store.Get(ctx, store.Artifact, s.id, s.version); err == nil && d.Type == artifact.CLI {
+			x, err := envstore.ReadCommand(ctx, e.store, s.id, s.version)
+			if err != nil {
+				return readError(err)
+			}
+			commands = append(commands, x)
+			continue
 		}
+		d, err := envstore.ReadData(ctx, e.store, s.id, s.version)
+		if err != nil {
+			return readError(err)
+		}
+		data = append(data, d)
 	}
 	for _, d := range data {
 		if err := deploy.LoadFor(ctx, c, v, e.store, d); err != nil {
 			return err
 		}
 	}
-	return nil
+	return e.install(ctx, c, v, commands)
+}
+
+// readError types the error of an artifact that can't be read.
+func readError(err error) error {
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return &step.Error{Type: "NotFoundError", Err: err}
+	case errors.Is(err, store.ErrCorrupt):
+		return step.Infra(&step.Error{Type: "StoreError", Err: err})
+	default:
+		return &step.Error{Type: "TypeError", Err: err}
+	}
 }
 
 // snapshotOf is what a snapshot step stored.

@@ -26,7 +26,7 @@ func TestLoadLinksAndFolders(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.Box()
-	r.Must(NewLoadArtifact(r.Store, r.Deploy, nil, NewDownloads(false)), load(`"artifacts": [{"id": "@local/b/links"}, {"id": "@local/b/plain"}]`))
+	r.Must(NewLoadArtifact(r.Store, r.Deploy, nil, nil, NewDownloads(false)), load(`"artifacts": [{"id": "@local/b/links"}, {"id": "@local/b/plain"}]`))
 	files := r.Fake.Machines()[0].Files
 	if b, err := files.ReadFile("/loaded/l"); err != nil || string(b) != "a" {
 		t.Errorf("through the link: %q, %v", b, err)
