@@ -8,6 +8,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/act"
+	"agentenv.internal/agentenv/internal/step/control"
 	"agentenv.internal/agentenv/internal/step/data"
 	"agentenv.internal/agentenv/internal/step/world"
 	"agentenv.internal/agentenv/internal/store"
@@ -44,11 +45,14 @@ func (a *App) getAgents(ctx context.Context) (*deploy.Agents, error) {
 }
 
 // agentExecutors are what does the work of step types that need agents.
-func agentExecutors(s store.Store, a *deploy.Agents, human func(context.Context) (string, error)) map[string]step.Executor {
+func agentExecutors(s store.Store, e *deploy.Envs, a *deploy.Agents, human func(context.Context) (string, error)) map[string]step.Executor {
 	return map[string]step.Executor{
-		"add_skills":         data.NewAddSkills(s, a),
-		"deploy_agent":       world.NewDeployAgent(a),
-		"deploy_human_agent": world.NewDeployHumanAgent(a, human),
-		"prompt_agent":       act.NewPromptAgent(a, bundlerun.NewObjects(s)),
+		"add_skills":              data.NewAddSkills(s, a),
+		"deploy_agent":            world.NewDeployAgent(a, s),
+		"deploy_human_agent":      world.NewDeployHumanAgent(a, human),
+		"peer_agents":             control.NewPeerAgents(a),
+		"prompt_agent":            act.NewPromptAgent(a, e, bundlerun.NewObjects(s)),
+		"register_agent_triggers": control.NewRegisterAgentTriggers(a),
+		"snapshot_agent_state":    data.NewSnapshotAgentState(s, a, e),
 	}
 }

@@ -50,7 +50,7 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.A
 	} {
 		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
 	}
-	for name, x := range agentExecutors(s, a, human) {
+	for name, x := range agentExecutors(s, e, a, human) {
 		set.Add(name, catalog.Origin{Kind: catalog.Builtin}, x)
 	}
 	for name, x := range validate.NewAgentValidators(a) {

@@ -39,6 +39,10 @@ type a2aRunner struct {
 	wg    sync.WaitGroup
 	ports int // next door's
 
+	asking    atomic.Pointer[peerTurns] // of the prompt under way; nil while there is none
+	peerDoors map[*Agent]string
+	ending    []func() // at Close
+
 	prompt   sync.Mutex // held during a prompt
 	settings Settings
 	system   string // the system prompt that the agent was given last
@@ -124,21 +128,26 @@ func (r *a2aRunner) fault(ctx context.Context, err error) error {
 // firstDoor is where an agent finds its first environment; others follow after the model's.
 const firstDoor = 18765
 
+// nextPort is that of the next door.
+func (r *a2aRunner) nextPort() int {
+	port := firstDoor + r.ports
+	if r.ports > 0 {
+		port++ // the model's is between them
+	}
+	r.ports++
+	return port
+}
+
 // AddMCP opens a door to an environment in the agent's box and tells the agent of it.
 func (r *a2aRunner) AddMCP(ctx context.Context, m MCP) error {
 	if m.URL == "" {
 		if r.box == nil {
 			return fmt.Errorf("an agent that runs elsewhere can't reach environment %s: only agents in sandboxes of their own have doors to environments", diag.Repr(m.Name))
 		}
-		port := firstDoor + r.ports
-		if r.ports > 0 {
-			port++ // the model's is between them
-		}
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(r.nextPort()))
 		if err := r.listen(ctx, address, m.Env.Gateway.Door(r.agent.Principal())); err != nil {
 			return err
 		}
-		r.ports++
 		m.URL = "http://" + address + wire.MCPPath
 	}
 	in := map[string]any{"url": m.URL}
@@ -217,6 +226,9 @@ func (r *a2aRunner) Close() error {
 	for _, d := range r.doors {
 		_ = d.Close()
 	}
+	for _, end := range r.ending {
+		end()
+	}
 	r.wg.Wait()
 	if r.transport != nil {
 		r.transport.CloseIdleConnections()
@@ -263,6 +275,9 @@ func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 			proxy.Close()
 		}()
 	}
+	k := &peerTurns{turn: ctx, spent: x.take}
+	r.asking.Store(k)
+	defer r.asking.Store(nil)
 	told := p.Settings
 	told.Model = s.Model
 	if told.SystemPrompt == "" {
@@ -286,7 +301,7 @@ func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	task, err := r.client.Ask(ctx, wire.Message{MessageID: p.Task, Role: wire.RoleUser, Parts: p.Parts, ContextID: p.Context}, a2a.Wait{
 		Every: p.Poll, Alive: r.alive,
 	})
-	out.Task = task.ID
+	out.Task, out.Peers = task.ID, k.turns()
 	out.Usage = x.total()
 	if err != nil {
 		return r.lost(ctx, out, err)
@@ -427,6 +442,16 @@ func (x *exchanges) add(e modelproxy.Exchange) error {
 		}
 	}
 	return nil
+}
+
+// take books what was used beside the exchanges of the agent's own model.
+func (x *exchanges) take(u model.Usage) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.usage = x.usage.Add(u)
+	if x.spent != nil {
+		x.spent(u)
+	}
 }
 
 func (x *exchanges) total() model.Usage {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentenv.internal/agentenv/internal/agent/loop"
@@ -47,6 +48,7 @@ type loopRunner struct {
 type talk struct {
 	sync.Mutex
 	messages []model.Message
+	ended    atomic.Pointer[[]model.Message] // messages as they were when the last turn ended; read without the mutex
 }
 
 func (r *loopRunner) Configure(_ context.Context, s Settings) error {
@@ -84,6 +86,9 @@ func (r *loopRunner) AddSkill(ctx context.Context, s Skill) error {
 	return nil
 }
 
+// setPeers does nothing more: the tools look at whom the agent may ask.
+func (r *loopRunner) setPeers(context.Context, []*Agent) error { return nil }
+
 func (r *loopRunner) Close() error { return nil }
 
 // talk is the conversation of an id, new when nobody knows it.
@@ -101,7 +106,8 @@ func (r *loopRunner) talk(id string) *talk {
 func (r *loopRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	r.mu.Lock()
 	s := p.Settings.or(r.settings)
-	tools := &agentTools{agent: r.agent, envs: slices.Clone(r.envs), skills: slices.Clone(r.skills), asked: s.Tools}
+	tools := &agentTools{agent: r.agent, envs: slices.Clone(r.envs), skills: slices.Clone(r.skills), asked: s.Tools, conversation: p.Context}
+	tools.peers, _ = r.agent.peers.all()
 	r.mu.Unlock()
 	var leftOut []string
 	if s.Harness != "" {
@@ -125,23 +131,30 @@ func (r *loopRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	t := r.talk(p.Context)
 	t.Lock()
 	defer t.Unlock()
+	var mu sync.Mutex // peers may be asked side by side
 	var spent model.Usage
+	book := func(u model.Usage) {
+		mu.Lock()
+		defer mu.Unlock()
+		spent = spent.Add(u)
+		if p.Spent != nil {
+			p.Spent(u)
+		}
+	}
+	tools.asking = &peerTurns{turn: ctx, spent: book}
 	a := loop.New(loop.Config{
 		Model: m, Tools: tools, Record: p.Record, MaxTurns: s.MaxTurns, Now: time.Now,
 		Request: model.Request{
 			Model: s.Model, System: tools.system(s.SystemPrompt), Effort: s.Effort, MaxThinking: s.MaxThinking, Schema: s.OutputFormat, Params: s.ModelParams,
 			Variant: max(r.agent.Trial, 1) - 1,
 		},
-		Spent: func(u model.Usage) {
-			spent = spent.Add(u)
-			if p.Spent != nil {
-				p.Spent(u)
-			}
-		},
+		Spent: book,
 	}, t.messages)
 	got, err := a.Turn(ctx, parts)
 	t.messages = a.Messages()
-	out := Reply{Text: got.Text, Structured: got.Structured, ToolCalls: got.ToolCalls, Usage: spent, Model: s.Model, LeftOut: leftOut}
+	ended := slices.Clone(t.messages)
+	t.ended.Store(&ended)
+	out := Reply{Text: got.Text, Structured: got.Structured, ToolCalls: got.ToolCalls, Usage: spent, Model: s.Model, LeftOut: leftOut, Peers: tools.asking.turns()}
 	var own *loop.Failure
 	switch {
 	case err == nil:

@@ -39,7 +39,11 @@ type agentTools struct {
 	agent  *Agent
 	envs   []*Env
 	skills []heldSkill
+	peers  []*Agent // that it may ask
 	asked  []string // built-in tools by name; nil leaves it to the rule above
+
+	asking       *peerTurns
+	conversation string // of the prompt
 
 	mu    sync.Mutex
 	at    map[string]place // by the name that the model uses; of the last List
@@ -129,7 +133,7 @@ func legal(name string) string {
 // own are the agent's own tools.
 func (t *agentTools) own() []model.Tool {
 	schema := func(props string, required ...string) json.RawMessage {
-		req, _ := json.Marshal(required) // of strings: it can't fail
+		req, _ := json.Marshal(append([]string{}, required...)) // of strings: it can't fail
 		return json.RawMessage(`{"type":"object","properties":{` + props + `},"required":` + string(req) + `,"additionalProperties":false}`)
 	}
 	var out []model.Tool
@@ -155,6 +159,9 @@ func (t *agentTools) own() []model.Tool {
 			Schema: schema(`"skill":{"type":"string"},"path":{"type":"string","description":"Default SKILL.md."}`, "skill"),
 		})
 	}
+	if len(t.peers) > 0 {
+		out = append(out, peerTools(schema)...)
+	}
 	return out
 }
 
@@ -172,6 +179,8 @@ func (t *agentTools) Call(ctx context.Context, name string, args json.RawMessage
 		Path    string  `json:"path"`
 		Content string  `json:"content"`
 		Skill   string  `json:"skill"`
+		Name    string  `json:"name"`
+		Prompt  string  `json:"prompt"`
 	}
 	if err := json.Unmarshal(args, &in); err != nil {
 		return said("The arguments are not what this tool takes: %v", err), nil
@@ -183,6 +192,10 @@ func (t *agentTools) Call(ctx context.Context, name string, args json.RawMessage
 		return t.readFile(ctx, in.Path)
 	case toolWriteFile:
 		return t.writeFile(ctx, in.Path, in.Content)
+	case toolPeers:
+		return t.listPeers(), nil
+	case toolAskPeer:
+		return t.askPeer(ctx, in.Name, in.Prompt)
 	default:
 		return t.readSkill(in.Skill, in.Path), nil
 	}

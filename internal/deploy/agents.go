@@ -65,6 +65,8 @@ type Agents struct {
 
 	mu   sync.Mutex
 	runs map[string][]*Agent // oldest first; one that is being made has no Runner yet
+
+	waits waits
 }
 
 // NewAgents makes an empty one.
@@ -111,8 +113,10 @@ type Agent struct {
 	Card []byte
 	URL  string
 
-	all *Agents
-	req AgentRequest
+	all   *Agents
+	req   AgentRequest
+	peers peering
+	rules *rules // its triggers, where this process holds them
 
 	open    sync.Mutex // held while its box is made
 	box     guest.Box

@@ -35,6 +35,8 @@ func playServer(name string) int {
 		err = e.Serve(ctx)
 	case "frontend":
 		err = frontend(ctx)
+	case "talker":
+		err = newTalker().Serve(ctx)
 	case "mute":
 		fmt.Fprintln(os.Stderr, "waiting for the database")
 		<-ctx.Done()

@@ -131,6 +131,8 @@ type Reply struct {
 	// Native is the agent's own record of the turn, as it keeps it; nil where the events are all there is.
 	Native       json.RawMessage
 	NativeFormat string
+	// Peers is what it asked other agents; their use of models is in Usage.
+	Peers []PeerTurn
 	// Left out are settings that the agent doesn't take.
 	LeftOut []string
 }

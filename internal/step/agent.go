@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/ref"
 )
 
 // Where deploy steps append an Agent, and prompt_agent a PromptResponse.
@@ -56,6 +57,71 @@ type Usage struct {
 	USD    *float64 `json:"cost_usd,omitempty"`
 }
 
+// AgentTriggersPath is where register_agent_triggers appends an AgentTriggers.
+const AgentTriggersPath = "metadata/agent_trigger_registrations"
+
+// AgentTriggers are the rules that an agent which plays the user was given.
+type AgentTriggers struct {
+	Step  string   `json:"step_id"`
+	Agent string   `json:"agent_name"`
+	Added []string `json:"added"`
+	Envs  []string `json:"env_ids"` // whose triggers they wait for
+}
+
+// AgentSnapshotsPath is where an AgentSnapshot is appended, by snapshot_agent_state and by prompt_agent's snapshot_config; LoadedSnapshotsPath is where
+// deploy_agent appends a LoadedSnapshot.
+const (
+	AgentSnapshotsPath  = "metadata/agent_snapshots"
+	LoadedSnapshotsPath = "metadata/agent_loaded_snapshots"
+)
+
+// States of an AgentSnapshot.
+const (
+	SnapshotOK      = "ok"
+	SnapshotFailed  = "failed"
+	SnapshotSkipped = "skipped"
+)
+
+// AgentSnapshot is a stored conversation of an agent with the files that it works on, or why there is none.
+type AgentSnapshot struct {
+	ID      string `json:"id,omitempty"`
+	Version int    `json:"version,omitempty"`
+	Agent   string `json:"source_agent_name"`
+	Context string `json:"source_context_id"`
+	Step    string `json:"capture_step_id"`
+	Status  string `json:"capture_status"`
+	Reason  string `json:"capture_reason,omitempty"`
+	Turn    int    `json:"turn,omitempty"` // of the conversation, from 1; 0 within one
+	Final   bool   `json:"is_final"`
+	At      string `json:"captured_at_utc,omitempty"`
+	// Env is the universe with the environment's data of that moment.
+	Env        string `json:"env_artifact_id,omitempty"`
+	EnvVersion int    `json:"env_artifact_version,omitempty"`
+}
+
+// LoadedSnapshot is a snapshot that a deployed agent goes on from.
+type LoadedSnapshot struct {
+	Agent   string `json:"agent_name"`
+	Context string `json:"context_id"`
+	ID      string `json:"source_artifact_id"`
+	Version int    `json:"source_artifact_version"`
+}
+
+// AgentSnapshotID is the id of what a step of a run writes of an agent when nobody has named it.
+func AgentSnapshotID(run, stepID, what string) string {
+	return run + "-" + ref.Slug(stepID) + "-" + what
+}
+
+// PeerTurn is what an agent asked another one during a prompt.
+type PeerTurn struct {
+	Agent      string      `json:"agent_name"`
+	Message    string      `json:"message"`
+	Reply      string      `json:"reply"`
+	ErrorType  string      `json:"error_type,omitempty"`
+	ErrorCode  string      `json:"error_code,omitempty"`
+	Trajectory *Trajectory `json:"trajectory,omitempty"`
+}
+
 // Turn is one message and its reply, of a prompt of several.
 type Turn struct {
 	Message string `json:"message"`
@@ -64,6 +130,7 @@ type Turn struct {
 	Parts      json.RawMessage `json:"parts,omitempty"`
 	Trajectory *Trajectory     `json:"trajectory,omitempty"`
 	User       *Trajectory     `json:"user_trajectory,omitempty"` // of the user's agent that wrote the message
+	Peers      []PeerTurn      `json:"peers,omitempty"`           // in the order in which they had answered
 }
 
 // PromptResponse is an element of prompt_responses. ErrorType is "" unless the agent failed.

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"slices"
 
 	"agentenv.internal/agentenv/sdk/wire"
@@ -51,6 +53,37 @@ func (c *Client) Operation(ctx context.Context, card *wire.AgentCard, uri, name 
 		return fmt.Errorf("%s of %s: the answer can't be read: %w", name, uri, err)
 	}
 	return nil
+}
+
+// Transfer moves an object at a path of the agent's own: body is sent as it comes, size says how long it is. The answer's body is the caller's to close; an
+// answer that is no success is a *StatusError, without its text, and the path is in no error: both may be secrets.
+func (c *Client) Transfer(ctx context.Context, method, path string, body io.Reader, size int64) (*http.Response, error) {
+	if body != nil && size == 0 {
+		body = http.NoBody
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.at(path), body)
+	if err != nil {
+		return nil, errors.New("the path of a transfer is none")
+	}
+	req.ContentLength = size
+	req.Header.Set("Accept-Encoding", "identity")
+	res, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	if res.StatusCode < 200 || res.StatusCode > 299 {
+		b, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // for its code alone
+		res.Body.Close()
+		return nil, statusError(res.StatusCode, b, true)
+	}
+	return res, nil
 }
 
 // refused tells whether a request surely never arrived: the connection could not be made.

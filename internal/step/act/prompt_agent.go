@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"agentenv.internal/agentenv/internal/agent/a2a"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
@@ -27,6 +28,8 @@ import (
 // Agents is what prompting needs of deployed agents.
 type Agents interface {
 	Agent(run, name string) (*deploy.Agent, error)
+	Deploy(ctx context.Context, r deploy.AgentRequest) (*deploy.Agent, error)
+	Remove(ctx context.Context, run, name string) ([]string, error)
 	RecordPath(run, stepID string, attempt int, agent string) string
 	Redactor() *redact.Redactor
 	Models() *source.Models
@@ -40,11 +43,17 @@ type Objects interface {
 // PromptAgent sends an agent a message and keeps the reply, what it cost, and what the agent did.
 type PromptAgent struct {
 	agents  Agents
+	envs    Environments
 	objects Objects
 }
 
+// Environments is what prompting needs of deployed environments.
+type Environments interface {
+	Env(run, id, step string) (*deploy.Env, error)
+}
+
 // NewPromptAgent makes the executor.
-func NewPromptAgent(a Agents, o Objects) *PromptAgent { return &PromptAgent{a, o} }
+func NewPromptAgent(a Agents, v Environments, o Objects) *PromptAgent { return &PromptAgent{a, v, o} }
 
 var _ step.Preflighter = (*PromptAgent)(nil)
 
@@ -70,11 +79,10 @@ func (e *PromptAgent) Preflight(ctx context.Context, d doc.Node, p step.Plan) di
 // unserved are fields that this version doesn't serve.
 func (e *PromptAgent) unserved(d doc.Node) diag.List {
 	var l diag.List
-	if !d.Get("user_a2a_url").IsNull() {
-		l.Add(diag.Problem{
-			Pos: d.Get("user_a2a_url").Pos(), Where: "user_a2a_url", Code: "act.prompt",
-			Summary: "the user's agent can't be named by its URL by this version of agent-env", Fix: "add a deploy_human_agent step and name its agent in user_agent_name",
-		})
+	if n := d.Get("user_a2a_url"); !n.IsNull() {
+		if _, err := a2a.New(n.Text(), nil); err != nil {
+			l.Add(diag.Problem{Pos: n.Pos(), Where: "user_a2a_url", Code: "act.prompt", Summary: diag.Clean(err.Error())})
+		}
 	}
 	if on, _ := d.Get("live_trajectory").Bool(); on {
 		l.Add(diag.Problem{
@@ -100,7 +108,7 @@ func chooseModel(ctx context.Context, m *source.Models, role string, chosen map[
 }
 
 // Run prompts the agent.
-func (e *PromptAgent) Run(ctx context.Context, c *step.Call) error {
+func (e *PromptAgent) Run(ctx context.Context, c *step.Call) (err error) {
 	a, err := e.agents.Agent(c.Run, c.Doc.Get("agent_name").Text())
 	if err != nil {
 		return &step.Error{Type: "NotFoundError", Err: err}
@@ -128,10 +136,15 @@ func (e *PromptAgent) Run(ctx context.Context, c *step.Call) error {
 		return err
 	}
 	most, _ := c.Doc.Get("max_conversation_turns").Int()
+	defer func() {
+		if lerr := said.leave(ctx); lerr != nil {
+			err = errors.Join(err, lerr)
+		}
+	}()
 	for err == nil {
 		var reply deploy.Reply
 		reply, err = t.do(ctx, parts)
-		took := step.Turn{Message: text, Reply: reply.Text, Trajectory: t.kept}
+		took := step.Turn{Message: text, Reply: reply.Text, Trajectory: t.kept, Peers: t.peers}
 		take(&rec, reply)
 		rec.Turns = append(rec.Turns, took)
 		t.number++
@@ -140,7 +153,7 @@ func (e *PromptAgent) Run(ctx context.Context, c *step.Call) error {
 		}
 		var done bool
 		last := &rec.Turns[len(rec.Turns)-1]
-		text, done, err = said.answer(ctx, reply.Text)
+		text, done, err = said.answer(ctx, t.number, reply.Text)
 		last.User = said.kept
 		if done || err != nil {
 			break
@@ -304,6 +317,7 @@ type turn struct {
 	number   int // of the conversation, from 0
 	limit    time.Duration
 	kept     *step.Trajectory
+	peers    []step.PeerTurn // that it asked in the last turn
 }
 
 // do makes the turn. Its trajectory is kept also when it fails.
@@ -337,7 +351,10 @@ func (t *turn) do(ctx context.Context, parts []wire.Part) (deploy.Reply, error) 
 		c.Log.Warn("the agent doesn't take these settings, so they are left out", "agent", t.agent.Name, "settings", strings.Join(reply.LeftOut, ", "))
 	}
 	var kerr error
-	if t.kept, kerr = t.keep(keeping, f.Events(), reply); kerr != nil {
+	if t.kept, kerr = t.keep(keeping, t.agent, t.context, f.Events(), reply); kerr == nil {
+		kerr = t.keepPeers(keeping, reply.Peers)
+	}
+	if kerr != nil {
 		return reply, errors.Join(err, step.Infra(&step.Error{Type: "RecordError", Err: kerr}))
 	}
 	t.agent.Recorded(record)
@@ -347,9 +364,24 @@ func (t *turn) do(ctx context.Context, parts []wire.Part) (deploy.Reply, error) 
 // errTimeUp is the cause of a context whose turn has taken too long.
 var errTimeUp = errors.New("the agent's time is up")
 
-// keep stores what the agent did.
-func (t *turn) keep(ctx context.Context, events []trajectory.Event, reply deploy.Reply) (*step.Trajectory, error) {
-	extra := map[string]any{"agent_id": t.agent.ID, "prompt_id": t.prompt, "run_id": t.c.Run, "step_id": t.c.Step}
+// keepPeers stores what the agents did that this one asked.
+func (t *turn) keepPeers(ctx context.Context, asked []deploy.PeerTurn) error {
+	t.peers = nil
+	for _, p := range asked {
+		kept, err := t.keep(ctx, p.Agent, p.Context, p.Events, p.Reply)
+		if err != nil {
+			return err
+		}
+		t.peers = append(t.peers, step.PeerTurn{
+			Agent: p.Agent.Name, Message: p.Message, Reply: p.Reply.Text, ErrorType: p.Reply.ErrorType, ErrorCode: p.Reply.ErrorCode, Trajectory: kept,
+		})
+	}
+	return nil
+}
+
+// keep stores what an agent did in a conversation.
+func (t *turn) keep(ctx context.Context, a *deploy.Agent, conversation string, events []trajectory.Event, reply deploy.Reply) (*step.Trajectory, error) {
+	extra := map[string]any{"agent_id": a.ID, "prompt_id": t.prompt, "run_id": t.c.Run, "step_id": t.c.Step}
 	if _, ok := source.Script(reply.Model); ok {
 		extra["scripted"] = true
 	}
@@ -358,8 +390,8 @@ func (t *turn) keep(ctx context.Context, events []trajectory.Event, reply deploy
 		return nil, err
 	}
 	doc := trajectory.Fold(trajectory.AgentInfo{
-		Name: path.Base(t.agent.ID), Version: orUnknown(t.agent.Release()), ModelName: reply.Model, Extra: raw,
-	}, t.context, events)
+		Name: path.Base(a.ID), Version: orUnknown(a.Release()), ModelName: reply.Model, Extra: raw,
+	}, conversation, events)
 	b, err := json.Marshal(doc)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -25,10 +26,13 @@ type Agents interface {
 }
 
 // DeployAgent starts an agent and connects it to environments of the run.
-type DeployAgent struct{ agents Agents }
+type DeployAgent struct {
+	agents Agents
+	store  envstore.Reader
+}
 
 // NewDeployAgent makes the executor.
-func NewDeployAgent(a Agents) *DeployAgent { return &DeployAgent{a} }
+func NewDeployAgent(a Agents, s envstore.Reader) *DeployAgent { return &DeployAgent{a, s} }
 
 var _ step.Preflighter = (*DeployAgent)(nil)
 
@@ -41,12 +45,11 @@ func (e *DeployAgent) Preflight(ctx context.Context, d doc.Node, p step.Plan) di
 	if on, _ := d.Get("enable_docker").Bool(); on {
 		refuse("enable_docker", "agents get no container engine of their own from this version of agent-env", "leave it out")
 	}
-	for _, f := range []string{
-		"agent_snapshot_files_artifact_id", "agent_snapshot_target_context_id", "agent_changelog_object_url",
-	} {
-		if !d.Get(f).IsNull() {
-			refuse(f, "snapshots of agents can't be restored by this version of agent-env", "leave it out")
-		}
+	if n := d.Get("agent_changelog_object_url"); !n.IsNull() {
+		refuse("agent_changelog_object_url", "recorded changes of agents can't be applied by this version of agent-env", "restore a snapshot: agent_snapshot_files_artifact_id")
+	}
+	if !d.Get("agent_snapshot_target_context_id").IsNull() && d.Get("agent_snapshot_files_artifact_id").IsNull() {
+		refuse("agent_snapshot_target_context_id", "there is nothing to restore into a conversation", "set agent_snapshot_files_artifact_id too")
 	}
 	if on, _ := d.Get("enable_agent_changelog").Bool(); on {
 		refuse("enable_agent_changelog", "changes of an agent's workspace can't be recorded by this version of agent-env", "leave it out")
@@ -144,28 +147,70 @@ func (e *DeployAgent) Run(ctx context.Context, c *step.Call) error {
 		return err
 	}
 	r.Run, r.Step, r.Attempt, r.Trial = c.Run, c.Step, c.Attempt, c.Trial
-	return deployAgentAs(ctx, c, e.agents, r)
+	a, err := startAgent(ctx, c, e.agents, r)
+	if err != nil {
+		return err
+	}
+	if err := e.restore(ctx, c, a); err != nil {
+		_, rerr := e.agents.Remove(context.WithoutCancel(ctx), c.Run, a.Name)
+		return errors.Join(err, rerr)
+	}
+	return c.Out.Append(step.AgentsPath, agentRecord(a, r))
+}
+
+// restore gives a new agent the snapshot that the step names.
+func (e *DeployAgent) restore(ctx context.Context, c *step.Call, a *deploy.Agent) error {
+	id := c.Doc.Get("agent_snapshot_files_artifact_id").Text()
+	if id == "" {
+		return nil
+	}
+	version, _ := c.Doc.Get("agent_snapshot_files_artifact_version").Int()
+	pin, conversation, err := a.Restore(ctx, e.store, id, int(version), c.Doc.Get("agent_snapshot_target_context_id").Text())
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case step.IsInfra(err):
+		return err
+	case errors.Is(err, store.ErrNotFound):
+		return &step.Error{Type: "NotFoundError", Err: err}
+	case errors.Is(err, deploy.ErrNotServed):
+		return step.Errorf("NotServedError", "agent %s can't go on from a snapshot: %w", diag.Repr(a.Name), err)
+	default:
+		return step.Errorf("SnapshotError", "agent %s: %w", diag.Repr(a.Name), err)
+	}
+	c.Log.Info("agent restored", "agent", a.Name, "artifact", pin.ID, "version", pin.Version, "context", conversation)
+	return c.Out.Append(step.LoadedSnapshotsPath, step.LoadedSnapshot{Agent: a.Name, Context: conversation, ID: pin.ID, Version: pin.Version})
 }
 
 // deployAgentAs deploys and records an agent.
 func deployAgentAs(ctx context.Context, c *step.Call, agents Agents, r deploy.AgentRequest) error {
+	a, err := startAgent(ctx, c, agents, r)
+	if err != nil {
+		return err
+	}
+	return c.Out.Append(step.AgentsPath, agentRecord(a, r))
+}
+
+// startAgent deploys an agent.
+func startAgent(ctx context.Context, c *step.Call, agents Agents, r deploy.AgentRequest) (*deploy.Agent, error) {
 	began := time.Now()
 	a, err := agents.Deploy(ctx, r)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return nil, ctx.Err()
 	case step.IsInfra(err):
-		return err
+		return nil, err
 	case errors.Is(err, deploy.ErrNoEnv), errors.Is(err, deploy.ErrManyEnvs), errors.Is(err, deploy.ErrNoBox):
-		return &step.Error{Type: "NotFoundError", Err: err}
+		return nil, &step.Error{Type: "NotFoundError", Err: err}
 	case errors.Is(err, deploy.ErrTaken):
-		return &step.Error{Type: "ValueError", Err: err}
+		return nil, &step.Error{Type: "ValueError", Err: err}
 	default:
-		return &step.Error{Type: "DeploymentError", Err: err}
+		return nil, &step.Error{Type: "DeploymentError", Err: err}
 	}
 	c.Log.Info("agent deployed", "agent", a.Name, "id", a.ID, "took", time.Since(began).Round(time.Millisecond))
-	return c.Out.Append(step.AgentsPath, agentRecord(a, r))
+	return a, nil
 }
 
 // agentRecord is what the context document says of a deployed agent.

@@ -1,0 +1,140 @@
+package deploy
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"agentenv.internal/agentenv/sdk/agent"
+)
+
+// talker is an agent that does what it is told, without a model: "say X", "note X", "notes", "ask NAME X".
+type talker struct {
+	mu    sync.Mutex
+	notes map[string][]string // by context
+}
+
+const notesFile = "/root/notes"
+
+func newTalker() *agent.Agent {
+	t := &talker{notes: map[string][]string{}}
+	return agent.New("talker", t.run, agent.WithDescription("Does what it is told."), agent.WithConfig(struct {
+		SystemPrompt string `json:"system_prompt"`
+	}{}), agent.WithMCP(), agent.WithSkills("", nil), agent.WithTrajectory(), agent.WithPeers(), agent.WithTriggers(), agent.WithSnapshots(t.save, t.load),
+		agent.WithInstall(map[string]any{
+			"a2a_port": 8021, "required_params_host": []string{"agent_ctx_tar", "work_dir", "a2a_port", "agent_name"},
+			"install_commands_host": []string{
+				"mkdir -p {work_dir}/src && tar -xzf {agent_ctx_tar} -C {work_dir}/src",
+				"cd {work_dir}/src && A2A_HOST=127.0.0.1 A2A_PORT={a2a_port} setsid ./agent-env serve talker >/tmp/{agent_name}.log 2>&1 </dev/null &",
+			},
+		}))
+}
+
+func (k *talker) run(ctx context.Context, t *agent.Turn) (agent.Result, error) {
+	word, rest, _ := strings.Cut(t.Text(), " ")
+	switch word {
+	case "say":
+		return agent.Text(rest), nil
+	case "note":
+		k.mu.Lock()
+		k.notes[t.ContextID] = append(k.notes[t.ContextID], rest)
+		k.mu.Unlock()
+		return agent.Text("noted"), os.WriteFile(notesFile, []byte(rest), 0o600)
+	case "notes":
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		b, err := os.ReadFile(notesFile)
+		if err != nil {
+			return agent.Result{}, err
+		}
+		return agent.Text(strings.Join(k.notes[t.ContextID], ",") + " " + string(b)), nil
+	case "ask":
+		name, text, _ := strings.Cut(rest, " ")
+		return ask(ctx, t, name, text)
+	case "wait":
+		<-ctx.Done()
+		return agent.Result{}, ctx.Err()
+	}
+	return agent.Result{}, agent.Fail("talker.word", "no such word: %s", word)
+}
+
+func ask(ctx context.Context, t *agent.Turn, name, text string) (agent.Result, error) {
+	for _, s := range t.Servers {
+		if s.Name != agent.PeerServer {
+			continue
+		}
+		tr := &http.Transport{}
+		defer tr.CloseIdleConnections()
+		c, err := mcp.NewClient(&mcp.Implementation{Name: "talker", Version: "1"}, nil).Connect(ctx, &mcp.StreamableClientTransport{
+			Endpoint: s.URL, HTTPClient: &http.Client{Transport: tr},
+		}, nil)
+		if err != nil {
+			return agent.Result{}, err
+		}
+		defer c.Close()
+		r, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "peer_send_message", Arguments: map[string]any{"name": name, "prompt": text}})
+		if err != nil {
+			return agent.Result{}, err
+		}
+		return agent.Text(r.Content[0].(*mcp.TextContent).Text), nil
+	}
+	return agent.Result{}, errors.New("it has no peers")
+}
+
+func (k *talker) save(ctx context.Context, s *agent.Snapshot) error {
+	k.mu.Lock()
+	b, err := json.Marshal(k.notes[s.ContextID])
+	k.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	if err := s.Trajectory.Write(ctx, bytes.NewReader(b)); err != nil || s.Workspace == nil {
+		return err
+	}
+	var tree bytes.Buffer
+	w := tar.NewWriter(&tree)
+	if b, err = os.ReadFile(notesFile); err == nil {
+		err = w.WriteHeader(&tar.Header{Name: "notes", Mode: 0o600, Size: int64(len(b))})
+	}
+	if err == nil {
+		_, err = w.Write(b)
+	}
+	if err := errors.Join(err, w.Close()); err != nil {
+		return err
+	}
+	return s.Workspace.Write(ctx, bytes.NewReader(tree.Bytes()))
+}
+
+func (k *talker) load(ctx context.Context, s *agent.Saved) (string, error) {
+	b, err := s.Trajectory.Bytes(ctx, 1<<20)
+	if err != nil {
+		return "", err
+	}
+	var notes []string
+	if err := json.Unmarshal(b, &notes); err != nil {
+		return "", err
+	}
+	if b, err = s.Workspace.Bytes(ctx, 1<<20); err != nil {
+		return "", err
+	}
+	r := tar.NewReader(bytes.NewReader(b))
+	if _, err = r.Next(); err == nil {
+		b, err = io.ReadAll(r)
+	}
+	if err != nil {
+		return "", err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.notes[s.TargetContextID] = notes
+	return s.TargetContextID, os.WriteFile(notesFile, b, 0o600)
+}
