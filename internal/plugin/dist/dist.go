@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
+	"agentenv.internal/agentenv/internal/requirement"
 	"agentenv.internal/agentenv/internal/treestore"
 )
 
@@ -43,14 +44,14 @@ type Current struct {
 
 // Record is what a generation says of itself (generation.json): how it came to be.
 type Record struct {
-	Version   int       `json:"format_version"`
-	Created   time.Time `json:"created"`
-	Installer string    `json:"installer"` // "uv" or "pip", with its version
-	Base      string    `json:"base"`      // the interpreter that the environment was made of
-	Python    string    `json:"python"`    // its version, as platform.python_version says
-	Requested []string  `json:"requested"` // the requirements that people asked for, in order
-	Installed []Pinned  `json:"installed"` // by name
-	Markers   Markers   `json:"markers"`
+	Version   int                     `json:"format_version"`
+	Created   time.Time               `json:"created"`
+	Installer string                  `json:"installer"` // "uv" or "pip", with its version
+	Base      string                  `json:"base"`      // the interpreter that the environment was made of
+	Python    string                  `json:"python"`    // its version, as platform.python_version says
+	Requested []string                `json:"requested"` // the requirements that people asked for, in order
+	Installed []Pinned                `json:"installed"` // by name
+	Markers   requirement.Environment `json:"markers"`
 }
 
 // Pinned is one distribution of a generation's record.
@@ -60,15 +61,13 @@ type Pinned struct {
 	Source  string `json:"source,omitempty"` // the URL it came from, when from no index
 }
 
-// Markers are the values of the marker variables of PEP 508, by name.
-type Markers map[string]string
-
 // Own is one of the program's own distributions: every environment has it in this version, whatever else is installed.
 type Own struct{ Name, Version string }
 
 // Options are what an Environment is opened with.
 type Options struct {
-	Dir string // <state root>/plugins; it need not exist
+	Dir string                      // <state root>/plugins; it need not exist
+	Env func(string) (string, bool) // as os.LookupEnv: where python3 and uv are looked for
 	Own []Own
 }
 
@@ -79,6 +78,10 @@ type Environment struct {
 	current string          // the generation's key
 	scan    func() ([]Distribution, []Problem)
 	record  func() (Record, error)
+
+	mu         sync.Mutex
+	markers    *requirement.Environment // of an interpreter that was asked
+	markersErr error
 }
 
 // Open reads which generation is current, once, and holds it; the caller closes the environment. Where there is none yet the environment is
@@ -232,6 +235,16 @@ func (e *Environment) find() ([]Distribution, []Problem) {
 		all = slices.Insert(all, i, d)
 	}
 	return all, bad
+}
+
+// Find is the distribution of a canonical name, for requirements.
+func (e *Environment) Find(canonical string) (requirement.Dist, bool) {
+	all, _ := e.Distributions()
+	i, found := slices.BinarySearchFunc(all, canonical, func(d Distribution, name string) int { return cmpString(d.Canonical(), name) })
+	if !found {
+		return requirement.Dist{}, false
+	}
+	return requirement.Dist{Name: all[i].Name, Version: all[i].Version, Requires: all[i].Requires}, true
 }
 
 // sitePackages are the folders of a virtual environment that hold packages, in the order of its search path.

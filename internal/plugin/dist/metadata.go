@@ -3,6 +3,7 @@ package dist
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -204,4 +205,59 @@ func readRequiresTxt(path string) []string {
 		out = append(out, text)
 	}
 	return out
+}
+
+// Manifest is the file beside METADATA that says what a distribution's executable serves.
+const Manifest = "agentenv_plugin.json"
+
+const maxManifest = 1 << 20
+
+// readTypes reads which types the executable of a distribution serves: their groups and names. What else the file says is for who runs it.
+func readTypes(path string, entries []EntryPoint) ([]EntryPoint, error) {
+	script := ""
+	for _, e := range entries {
+		if e.Group != GroupExec {
+			continue
+		}
+		if script != "" && script != e.Value {
+			return nil, errors.New("several executables: which of them serves a type can't be told")
+		}
+		script = e.Value
+	}
+	if script == "" {
+		return nil, nil
+	}
+	b, err := readBounded(path, maxManifest)
+	if err != nil {
+		return nil, err
+	}
+	if b == nil {
+		return nil, errors.New("it is missing, so nothing tells what the executable serves")
+	}
+	return parseTypes(b, script)
+}
+
+func parseTypes(b []byte, script string) ([]EntryPoint, error) {
+	var m struct {
+		Version int `json:"format_version"`
+		Types   []struct {
+			Group string `json:"group"`
+			Name  string `json:"name"`
+		} `json:"types"`
+	}
+	if err := json.Unmarshal(b, &m); err != nil {
+		return nil, errors.New("it is not the JSON of a plugin's types")
+	}
+	if m.Version != 1 {
+		return nil, fmt.Errorf("its format is %d, and this agent-env knows 1", m.Version)
+	}
+	out := make([]EntryPoint, 0, len(m.Types))
+	for _, t := range m.Types {
+		if GroupWord(t.Group) == "" || t.Group == GroupExec || t.Name == "" || diag.Clean(t.Name) != t.Name {
+			return nil, fmt.Errorf("it has a type %s of group %s, which can't be", diag.Repr(t.Name), diag.Repr(t.Group))
+		}
+		out = append(out, EntryPoint{t.Group, t.Name, script})
+	}
+	slices.SortFunc(out, compareEntries)
+	return slices.Compact(out), nil
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/requirement"
 )
 
 // Distribution is an installed package, as its metadata says.
@@ -22,11 +23,12 @@ type Distribution struct {
 	Dir      string       // its *.dist-info or *.egg-info, absolute; "" for one of the program's own that no generation holds
 	Requires []string     // Requires-Dist, as written
 	Entries  []EntryPoint // by group, name and value
+	Types    []EntryPoint // what its executable serves, as agentenv_plugin.json says; Value is the executable
 	Own      bool         // one of the program's own distributions
 }
 
 // Canonical is the name in the spelling that names are compared in.
-func (d Distribution) Canonical() string { return canonical(d.Name) }
+func (d Distribution) Canonical() string { return requirement.Canonical(d.Name) }
 
 // EntryPoint is one line of an entry_points.txt.
 type EntryPoint struct{ Group, Name, Value string }
@@ -133,6 +135,10 @@ func (c *candidate) read() {
 	if c.d.Entries, err = readEntryPoints(points); err != nil {
 		c.bad = append(c.bad, Problem{c.d.Name, CodeEntryPoints, points, reason(err)})
 	}
+	manifest := filepath.Join(c.path, Manifest)
+	if c.d.Types, err = readTypes(manifest, c.d.Entries); err != nil {
+		c.bad = append(c.bad, Problem{c.d.Name, CodeManifest, manifest, reason(err)})
+	}
 }
 
 const (
@@ -168,19 +174,4 @@ func validName(name string) bool {
 		}
 	}
 	return name != ""
-}
-
-// canonical is the spelling that names are compared in (PEP 503).
-func canonical(name string) string {
-	out := make([]byte, 0, len(name))
-	for _, c := range []byte(strings.ToLower(name)) {
-		if c == '_' || c == '.' {
-			c = '-'
-		}
-		if c == '-' && len(out) > 0 && out[len(out)-1] == '-' {
-			continue
-		}
-		out = append(out, c)
-	}
-	return string(out)
 }

@@ -1,0 +1,284 @@
+package dist
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/requirement"
+)
+
+// Loader imports what claims name, in the environment that it was made for, and says whether that is what the group needs. The answer has
+// one Loaded for every claim, in the same order; an error means that nothing could be loaded at all. A claim without a Package comes from
+// the configuration, and has no Name yet.
+type Loader interface {
+	Load(ctx context.Context, claims []Claim) ([]Loaded, error)
+}
+
+// Loaded is what came of one claim.
+type Loaded struct {
+	Status Status // Active, Failed or Skipped
+	Code   string
+	Reason string
+	Type   string // the name that the thing has itself
+}
+
+// Impl is a class that the configuration names.
+type Impl struct {
+	Group string
+	Name  string // of a table of its own ([sandbox.providers.<name>]); "" where the class says it
+	Value string // module:Class
+	File  string // the configuration file
+	Table string // "task_steps"
+}
+
+// Trouble is why something as a whole could not be looked at.
+type Trouble struct {
+	Code   string `json:"code"`
+	Reason string `json:"reason"`
+}
+
+// ReportOptions are what a report takes into account.
+type ReportOptions struct {
+	Builtin Names
+	Impls   []Impl
+	Config  *Trouble // what is wrong with the configuration: groups that it has a say in are blocked
+	Loader  Loader   // nil: nothing is imported
+}
+
+// Report is every plugin of an environment and what became of what it offers.
+type Report struct {
+	Plugins   []Plugin           // by canonical name
+	Groups    map[string]Trouble // groups that are blocked, by name
+	Discovery map[string]Trouble // what could not be read, by package
+	Loaded    bool
+}
+
+// Plugin is a distribution that offers something.
+type Plugin struct {
+	Distribution
+	Contributions []Contribution
+}
+
+// Report looks at every claim of the environment. Without a Loader it starts no process. What is wrong with one distribution is told there;
+// the error is of the Loader as a whole, or of ctx.
+func (e *Environment) Report(ctx context.Context, o ReportOptions) (Report, error) {
+	all, bad := e.Distributions()
+	env, err := e.Markers(ctx)
+	if ctx.Err() != nil {
+		return Report{}, err
+	}
+	r := Report{Groups: map[string]Trouble{}, Discovery: map[string]Trouble{}, Loaded: o.Loader != nil && o.Config == nil}
+	for _, p := range bad {
+		r.Discovery[p.Package] = Trouble{p.Code, fmt.Sprintf("%s: %s", p.Path, p.Reason)}
+	}
+	found := Resolve(all, o.Builtin, env)
+	e.checkBundles(found)
+	if o.Config != nil {
+		block(found, *o.Config, r.Groups)
+	} else if err := load(ctx, found, o.Loader); err != nil {
+		return Report{}, err
+	}
+	if r.Loaded {
+		if err := apply(ctx, found, o, r.Groups); err != nil {
+			return Report{}, err
+		}
+	}
+	for _, d := range all {
+		p := Plugin{Distribution: d}
+		for _, c := range found {
+			if c.Dir == d.Dir && c.Package == d.Name {
+				p.Contributions = append(p.Contributions, c)
+			}
+		}
+		if len(p.Contributions) > 0 || !d.Own && r.Discovery[d.Name].Code != "" {
+			r.Plugins = append(r.Plugins, p)
+		}
+	}
+	return r, nil
+}
+
+// Find is the plugin of a name in any spelling.
+func (r Report) Find(name string) (Plugin, bool) {
+	name = requirement.Canonical(name)
+	i := slices.IndexFunc(r.Plugins, func(p Plugin) bool { return p.Canonical() == name })
+	if i < 0 {
+		return Plugin{}, false
+	}
+	return r.Plugins[i], true
+}
+
+// configured tells whether the configuration has a table of classes for a group, and can so hinder it.
+func configured(group string) bool {
+	switch group {
+	case GroupEnvs, GroupSteps, GroupArtifacts, GroupSandboxes, GroupStates, GroupExplorer:
+		return true
+	default:
+		return false
+	}
+}
+
+func block(found []Contribution, why Trouble, groups map[string]Trouble) {
+	for i := range found {
+		switch c := &found[i]; {
+		case c.Status != "" && c.Status != Active:
+		case configured(c.Group):
+			c.Status, c.Code, c.Reason = Blocked, why.Code, why.Reason
+			groups[c.Group] = why
+		case c.Status == "":
+			c.unloaded()
+		}
+	}
+}
+
+func (c *Contribution) unloaded() {
+	c.Status, c.Code, c.Reason = Unloaded, CodeNotLoaded, "not imported: this is what its metadata says"
+}
+
+// load fills in what the loader says of what is not settled.
+func load(ctx context.Context, found []Contribution, l Loader) error {
+	var open []int
+	var claims []Claim
+	for i := range found {
+		if found[i].Status == "" {
+			open, claims = append(open, i), append(claims, found[i].Claim)
+		}
+	}
+	if l == nil {
+		for _, i := range open {
+			found[i].unloaded()
+		}
+		return nil
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	loaded, err := l.Load(ctx, claims)
+	if err != nil {
+		return err
+	}
+	if len(loaded) != len(claims) {
+		return fmt.Errorf("load plugins: %d of %d were answered", len(loaded), len(claims))
+	}
+	for n, i := range open {
+		c := &found[i]
+		c.Status, c.Code, c.Reason = loaded[n].Status, loaded[n].Code, loaded[n].Reason
+		if c.Status == "" {
+			c.Status, c.Code, c.Reason = Unloaded, CodeUnknownStatus, "nothing came of loading it"
+		}
+	}
+	return nil
+}
+
+// apply lets the classes of the configuration take their names.
+func apply(ctx context.Context, found []Contribution, o ReportOptions, groups map[string]Trouble) error {
+	var foreign []Impl // classes that no entry point names
+	var claims []Claim
+	for _, impl := range o.Impls {
+		own := slices.ContainsFunc(found, func(c Contribution) bool { return c.Group == impl.Group && sameClass(c.Value, impl.Value) && !c.Exec })
+		if !own {
+			foreign = append(foreign, impl)
+			claims = append(claims, Claim{EntryPoint: EntryPoint{impl.Group, impl.Name, impl.Value}})
+		}
+	}
+	if len(foreign) == 0 {
+		return nil
+	}
+	loaded, err := o.Loader.Load(ctx, claims)
+	if err != nil {
+		return err
+	}
+	if len(loaded) != len(claims) {
+		return fmt.Errorf("load the classes of the configuration: %d of %d were answered", len(loaded), len(claims))
+	}
+	taken := map[[2]string]Impl{}
+	for i, impl := range foreign {
+		name := impl.Name
+		if name == "" {
+			name = loaded[i].Type
+		}
+		key := [2]string{impl.Group, name}
+		bad := ""
+		switch before, twice := taken[key]; {
+		case loaded[i].Status != Active:
+			bad = fmt.Sprintf("%s in [%s] of %s: %s", quote(impl.Value), impl.Table, impl.File, loaded[i].Reason)
+		case o.Builtin != nil && o.Builtin(impl.Group, name):
+			bad = fmt.Sprintf("%s in [%s] of %s has the name %s, which is agent-env's own", quote(impl.Value), impl.Table, impl.File, quote(name))
+		case twice:
+			bad = fmt.Sprintf("%s and %s in [%s] of %s have one name, %s", quote(before.Value), quote(impl.Value), impl.Table, impl.File, quote(name))
+		}
+		taken[key] = impl
+		if bad != "" {
+			groups[impl.Group] = Trouble{CodeConfigInvalid, bad}
+		}
+	}
+	for i := range found {
+		c := &found[i]
+		if why, blocked := groups[c.Group]; blocked && c.Status == Active {
+			c.Status, c.Code, c.Reason = Blocked, why.Code, why.Reason
+			continue
+		}
+		if impl, ok := taken[[2]string{c.Group, c.Name}]; ok && c.Status == Active {
+			c.Status, c.Code = Replaced, CodeReplaced
+			c.Reason = fmt.Sprintf("config names %s in [%s] of %s", quote(impl.Value), impl.Table, impl.File)
+			c.ReplacedBy = &Replacement{impl.File, impl.Table, impl.Value}
+		}
+	}
+	return nil
+}
+
+// sameClass compares module:Class without the extras that an entry point may carry.
+func sameClass(a, b string) bool {
+	trim := func(s string) string {
+		s, _, _ = strings.Cut(s, "[")
+		return strings.ReplaceAll(s, " ", "")
+	}
+	return trim(a) == trim(b)
+}
+
+// checkBundles settles bundles, which are folders: nothing is imported to find them.
+func (e *Environment) checkBundles(found []Contribution) {
+	for i := range found {
+		c := &found[i]
+		if c.Group != GroupBundles || c.Status != "" && c.Status != Active {
+			continue
+		}
+		if _, err := BundleFolder(c.Claim); err != nil {
+			c.Status, c.Code, c.Reason = Failed, CodeInvalid, err.Error()
+		} else if c.Status == "" {
+			c.Status = Active
+		}
+	}
+}
+
+// BundleFolder is where the bundle of a claim of GroupBundles stands: <package>/<name> beside the distribution's metadata.
+func BundleFolder(c Claim) (string, error) {
+	if strings.ContainsAny(c.Name, `/\`) || c.Name == "." || c.Name == ".." {
+		return "", fmt.Errorf("%s can't be the name of a bundle", quote(c.Name))
+	}
+	dir := filepath.Dir(c.Dir)
+	for part := range strings.SplitSeq(c.Value, ".") {
+		if !identifier(part) {
+			return "", fmt.Errorf("%s is no package: a bundle's value is a dotted package name", quote(c.Value))
+		}
+		dir = filepath.Join(dir, part)
+	}
+	dir = filepath.Join(dir, c.Name)
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return "", fmt.Errorf("there is no folder %s", dir)
+	}
+	return dir, nil
+}
+
+// identifier is what a part of a package name may be, as far as files are concerned.
+func identifier(s string) bool {
+	for i, r := range s {
+		if r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != ""
+}
