@@ -150,7 +150,7 @@ func (e *Engine) plan(ctx context.Context, r Request, v bundle.View) (*bundle.Pl
 // preflight tells what of the tasks to run can't run here.
 func (e *Engine) preflight(ctx context.Context, p *bundle.Plan, r Request) diag.List {
 	runner := e.runner()
-	plan := step.Plan{Sandbox: r.Sandbox, Isolation: r.Isolation, Models: r.Models, Fixed: fixed(r.Params), Agent: r.Agent, Type: e.types(p), Written: e.written(p)}
+	plan := step.Plan{Sandbox: r.Sandbox, Isolation: r.Isolation, Models: scripts(p, r.Models), Fixed: fixed(r.Params), Agent: r.Agent, Type: e.types(p), Written: e.written(p)}
 	var l diag.List
 	var tasks []*task.Task
 	for _, w := range p.Run {

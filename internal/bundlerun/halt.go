@@ -2,10 +2,13 @@ package bundlerun
 
 import (
 	"encoding/json"
+	"maps"
 	"strings"
 	"sync"
 
+	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/model"
+	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/task"
 )
@@ -29,6 +32,23 @@ func fixed(params map[string]map[string]json.RawMessage) map[string]map[string]s
 				out[id] = map[string]string{}
 			}
 			out[id][role] = name
+		}
+	}
+	return out
+}
+
+// scripts are models with the names of a bundle's own scripts in full: a bundle's artifact is called there as its tasks call it.
+func scripts(p *bundle.Plan, models map[string]string) map[string]string {
+	out := maps.Clone(models)
+	for role, name := range models {
+		local, scripted := strings.CutPrefix(name, model.ScriptedPrefix)
+		if !scripted {
+			continue
+		}
+		for _, w := range p.Writes {
+			if w.Kind == ref.Artifact && w.Label == "artifacts/"+local {
+				out[role] = model.ScriptedPrefix + w.ID
+			}
 		}
 	}
 	return out

@@ -36,7 +36,6 @@ func (e *Engine) write(
 		return nil, ledger.Result{}, err
 	}
 	if !l.HasErrors() {
-		l = append(l, preflight(ctx, p, r)...)
 	}
 	if err := l.Err(); err != nil {
 		return nil, ledger.Result{}, err

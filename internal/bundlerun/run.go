@@ -89,6 +89,7 @@ func (e *Engine) jobs(p *bundle.Plan, wrote ledger.Result, r Request) ([]job, di
 		full, l := e.withParams(&t, w.Label, r.Params)
 		problems = append(problems, l...)
 		o := r.options()
+		o.Models = scripts(p, r.Models)
 		if o.Params = own(&t, r.Params); len(o.Params) == 0 {
 			o.Params = nil
 		}

@@ -82,10 +82,11 @@ type ended struct {
 			Error string `json:"error"`
 		} `json:"failures"`
 	} `json:"runs"`
-	N      int    `json:"n"`
-	Held   int    `json:"held_back"`
-	Halted string `json:"halted"`
-	Counts map[string]int
+	N      int            `json:"n"`
+	Held   int            `json:"held_back"`
+	Halted string         `json:"halted"`
+	Counts map[string]int `json:"-"`
+	Group  string         `json:"group"`
 }
 
 // table is the outcome and the scores of each run.
@@ -303,4 +304,158 @@ func TestFaultsBesideScores(t *testing.T) {
 			t.Errorf("%s with faults, %s without", line, want.table()[i])
 		}
 	}
+}
+
+// TestSpentKey: a key that is spent in the middle of an eval costs the runs under way and no others, the eval run says so and goes on with another key, and
+// then its table is that of one that was never held up.
+func TestSpentKey(t *testing.T) {
+	t.Parallel()
+	quiet := modeltest.New(t, answers)
+	whole := asking(t, quiet.URL, 6, 20)
+	want := evalTable(t, whole, evalRun(t, whole, "--k", "3").Group)
+
+	var mu sync.Mutex
+	refused := 0
+	s := modeltest.New(t, func(q modeltest.Asked) modeltest.Answer {
+		mu.Lock()
+		defer mu.Unlock()
+		if q.N < 15 || strings.Contains(q.Header.Get("Authorization"), "sk-another") {
+			return answers(q)
+		}
+		refused++
+		return modeltest.Answer{Status: 429, Text: "You exceeded your current quota, please check your plan and billing details."}
+	})
+	home := asking(t, s.URL, 6, 20)
+	id := evalRun(t, home, "--k", "3", "--concurrency", "2")
+	if id.code != 1 || id.Counts["infra_failed"] == 0 || id.Counts["infra_failed"] > 2 || id.Held < 6 || id.N != 18 || refused > 2 {
+		t.Errorf("exit %d, %v of %d, held back %d, refused %d times\n%s", id.code, id.Counts, id.N, id.Held, refused, id.stderr)
+	}
+	if !strings.Contains(id.Halted, "raise its limit or pay its bill, or set another model.api_key") {
+		t.Error(id.Halted)
+	}
+	config := filepath.Join(home, ".agentenv", "config.toml")
+	if err := os.WriteFile(config, []byte(strings.ReplaceAll(read(t, config), modelKey, "sk-another-key")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	before := len(s.Asked())
+	again := ask(t, home, "eval", "run", "--resume", id.Group)
+	if got := evalTable(t, home, id.Group); got != want {
+		t.Errorf("gone on with:\n%s\nnever held up:\n%s\n%s", got, want, again.stderr)
+	}
+	if n := len(s.Asked()) - before; n != 2*(id.Held+id.Counts["infra_failed"]) {
+		t.Errorf("asked %d times for %d runs that were missing", n, id.Held+id.Counts["infra_failed"])
+	}
+}
+
+// TestKilledEval: an eval whose process is killed, twice, and gone on with has the table of one that was left in peace, and asks for no result twice
+// but those that were under way.
+func TestKilledEval(t *testing.T) {
+	t.Parallel()
+	quiet := modeltest.New(t, answers)
+	whole := asking(t, quiet.URL, 6, 20)
+	want := evalTable(t, whole, evalRun(t, whole, "--k", "4").Group)
+
+	s := modeltest.New(t, func(q modeltest.Asked) modeltest.Answer {
+		a := answers(q)
+		a.Delay = 40 * time.Millisecond
+		return a
+	})
+	home := asking(t, s.URL, 6, 20)
+	say(t, home, "bundle", "register", "./b")
+	args := []string{"eval", "run", evalID(t, home), "--k", "4", "--concurrency", "3"}
+	var group string
+	for _, after := range []int{12, 12} {
+		before := len(s.Asked())
+		r := start(t, home, args...)
+		for len(s.Asked()) < before+after {
+			time.Sleep(2 * time.Millisecond)
+		}
+		if err := r.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		r.end(t, 10*time.Second)
+		group = newestEvalRun(t, home)
+		args = []string{"eval", "run", "--resume", group}
+	}
+	if got := evalTable(t, home, group); got == want {
+		t.Error("nothing was missing")
+	}
+	e := ask(t, home, args...)
+	if got := evalTable(t, home, group); got != want || e.code != 0 {
+		t.Errorf("exit %d; killed and gone on with:\n%s\nleft in peace:\n%s\n%s", e.code, got, want, e.stderr)
+	}
+	if n := len(s.Asked()); n < 48 || n > 48+2*2*3 {
+		t.Errorf("asked %d times for 24 runs of two requests", n)
+	}
+}
+
+// evalID is the id of the eval that a home's bundle has.
+func evalID(t *testing.T, home string) string {
+	t.Helper()
+	m := regexp.MustCompile(`"id":"([^"]*)"`).FindStringSubmatch(say(t, home, "eval", "list", "--json"))
+	if m == nil {
+		t.Fatal("no eval is stored")
+	}
+	return m[1]
+}
+
+func newestEvalRun(t *testing.T, home string) string {
+	t.Helper()
+	var l struct {
+		Runs []struct {
+			ID string `json:"eval_run_id"`
+		} `json:"eval_runs"`
+	}
+	if err := json.Unmarshal([]byte(say(t, home, "eval", "list", "--runs", "--json")), &l); err != nil {
+		t.Fatal(err)
+	}
+	return l.Runs[0].ID
+}
+
+// evalRun stores the bundle's eval, which asks for nothing, and runs it.
+func evalRun(t *testing.T, home string, args ...string) ended {
+	t.Helper()
+	say(t, home, "bundle", "register", "./b")
+	return ask(t, home, append([]string{"eval", "run", evalID(t, home)}, args...)...)
+}
+
+// say is what a command prints.
+func say(t *testing.T, home string, args ...string) string {
+	t.Helper()
+	r := start(t, home, args...)
+	if code := r.end(t, time.Minute); code != 0 {
+		t.Fatalf("%v ends with %d: %s", args, code, r.stderr.String())
+	}
+	return strings.Join(r.out, "\n")
+}
+
+// evalTable is everything that an eval run's report says but times and ids.
+func evalTable(t *testing.T, home, id string) string {
+	t.Helper()
+	var r map[string]any
+	if err := json.Unmarshal([]byte(say(t, home, "eval", "report", id, "--json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	var strip func(any)
+	strip = func(v any) {
+		switch v := v.(type) {
+		case []any:
+			for _, x := range v {
+				strip(x)
+			}
+		case map[string]any:
+			for _, k := range []string{"eval_run_id", "created", "run_seconds", "wall_seconds", "mean_seconds", "run_id", "inputs", "seconds", "started", "ended", "eval_id"} {
+				delete(v, k)
+			}
+			for _, x := range v {
+				strip(x)
+			}
+		}
+	}
+	strip(r)
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }

@@ -3,6 +3,7 @@ package runview
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,6 +12,7 @@ import (
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/runlog"
 )
 
@@ -42,7 +44,7 @@ func AddFlags(cmd *cobra.Command) *Flags {
 	f.StringVar(&o.isolation, "isolation", "", "refuse sandboxes that hold less than this `LEVEL`: "+strings.Join(verb.Levels(), ", "))
 	f.StringArrayVar(&o.params, "param", nil, "give a step a field in place of its own, as `STEP.FIELD=VALUE`; VALUE is JSON, or else a text; repeatable")
 	o.models = map[string]*string{
-		"agent": f.String("model", "", "the `MODEL` of every agent: a name that the endpoint knows, or scripted:ARTIFACT"),
+		"agent": f.String("model", "", "the `MODEL` of every agent: a name that the endpoint knows, scripted:ARTIFACT (of the bundle or the store), or scripted:FILE.json"),
 		"user":  f.String("user-model", "", "the `MODEL` of every simulated user"),
 		"judge": f.String("judge-model", "", "the `MODEL` of every judge"),
 	}
@@ -123,11 +125,35 @@ func (o *Flags) Options(ctx context.Context, a *app.App) (runlog.Options, error)
 			models = map[string]string{}
 		}
 		models[role] = *name
+		file, isFile := scriptFile(*name)
+		if !isFile {
+			continue
+		}
+		if models[role], err = a.Script(ctx, file, o.DryRun); err != nil {
+			return runlog.Options{}, fmt.Errorf("--%s: %w", modelFlags[role], err)
+		}
 	}
 	return runlog.Options{
 		Models: models, Agent: o.agent,
 		Sandbox: chain, Isolation: o.isolation, Keep: o.Keep, Parallel: o.Parallel, Params: o.given, AllowUnknownFields: o.Unknown,
 	}, nil
+}
+
+// modelFlags are the flags that choose models, by role.
+var modelFlags = map[string]string{"agent": "model", "user": "user-model", "judge": "judge-model"}
+
+// scriptFile is the file that a model's name names: scripted:./play.json. Ids of artifacts never begin so, and seldom end so.
+func scriptFile(name string) (string, bool) {
+	text, scripted := strings.CutPrefix(name, model.ScriptedPrefix)
+	if !scripted || strings.HasPrefix(text, "@") {
+		return "", false
+	}
+	for _, prefix := range []string{"/", "./", "../"} {
+		if strings.HasPrefix(text, prefix) {
+			return text, true
+		}
+	}
+	return text, strings.HasSuffix(text, ".json")
 }
 
 // Show is how the runs are shown.
