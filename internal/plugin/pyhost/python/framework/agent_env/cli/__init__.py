@@ -1,0 +1,1 @@
+"""``python -m agent_env.cli`` is ``agent-env``."""

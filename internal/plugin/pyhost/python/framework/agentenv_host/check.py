@@ -1,0 +1,34 @@
+"""Loads entries one after the other and tells of each: for whoever wants to know whether they load, and survives those that end the process.
+
+Reads {"entries": […]} from stdin. Writes a line of JSON before each load, {"begin": index}, and one after it, {"index": …, "loaded": {…}}.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any, Dict
+
+from .entries import Entries
+from .streams import take_stdio
+
+
+def main() -> None:
+    """Checks what stdin says and ends the process."""
+    incoming, outgoing = take_stdio()
+    with os.fdopen(incoming, "rb") as f:
+        entries = json.loads(f.read())["entries"]
+    os.register_at_fork(after_in_child=lambda: os.close(outgoing))  # a fork that lives on must not keep the reader waiting
+    loader = Entries()
+    for index, entry in enumerate(entries):
+        _say(outgoing, {"begin": index})
+        _say(outgoing, {"index": index, "loaded": loader.describe(entry)})
+    sys.stderr.flush()
+    os._exit(0)  # threads that a plugin left don't hold the process
+
+
+def _say(outgoing: int, message: Dict[str, Any]) -> None:
+    data = json.dumps(message, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    while data:
+        data = data[os.write(outgoing, data):]

@@ -1,0 +1,202 @@
+"""Imports what entry points name, and checks that it is what their group needs."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import threading
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .faults import explain, place_of, safe_repr
+
+STEPS, ENVS, ARTIFACTS = "agent_env.task_steps", "agent_env.envs", "agent_env.artifacts"
+SANDBOX_PROVIDERS, STATE_PROVIDERS, ENV_PROVIDERS = "agent_env.sandbox_providers", "agent_env.state_providers", "agent_env.env_providers"
+COMMANDS, OPTIONS, EXPLORER, BUNDLES = "agent_env.cli_plugins", "agent_env.cli_root_options", "agent_env.explorer_plugins", "agent_env.bundles"
+
+LOAD_FAILED, INVALID = "load-failed", "invalid-plugin"
+
+Entry = Dict[str, str]
+
+
+class NotLoaded(Exception):
+    """An entry that can't be used: a code of the plugin contract, and the reason for people."""
+
+    def __init__(self, code: str, reason: str, place: str = ""):
+        super().__init__(reason)
+        self.code, self.reason, self.place = code, reason, place
+
+
+class Entries:
+    """What was loaded in this process. A load is done once; one that failed is tried again."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loaded: Dict[Tuple[str, str, str], Any] = {}
+
+    def load(self, entry: Entry) -> Any:
+        """The object of an entry. Raises NotLoaded."""
+        key = (str(entry.get("group", "")), str(entry.get("name", "")), str(entry.get("value", "")))
+        with self._lock:
+            if key in self._loaded:
+                return self._loaded[key]
+        found = _import(key[2])
+        check = _CHECKS.get(key[0])
+        if check is None:
+            raise NotLoaded(INVALID, failed(TypeError(f"{key[0]} is no group that Python objects serve")))
+        try:
+            check(found, key[1])
+        except NotLoaded:
+            raise
+        except BaseException as e:  # noqa: B036 - checks look at attributes of plugins, which may raise anything
+            raise NotLoaded(INVALID, failed(e), place_of(e)) from None
+        with self._lock:
+            self._loaded[key] = found
+        return found
+
+    def describe(self, entry: Entry) -> Dict[str, Any]:
+        """What the protocol's ``load`` answers for an entry."""
+        said = {k: entry.get(k, "") for k in ("group", "name", "value")}
+        try:
+            found = self.load(entry)
+            return {**said, "status": "active", "type": type_of(found, said["group"], said["name"])}
+        except NotLoaded as e:
+            return {**said, "status": "failed", "code": e.code, "reason": e.reason, **({"where": e.place} if e.place else {})}
+        except BaseException as e:  # noqa: B036
+            return {**said, "status": "failed", "code": INVALID, "reason": failed(e), **({"where": place_of(e)} if place_of(e) else {})}
+
+
+def failed(error: BaseException) -> str:
+    """How reasons of failed loads are worded."""
+    return f"failed to load: {safe_repr(error)}"
+
+
+def type_of(found: Any, group: str, name: str) -> Dict[str, Any]:
+    """What the protocol says of a type. A class has no schema unless it has one as ``json_schema``: only its own code knows its fields."""
+    out: Dict[str, Any] = {"group": group, "name": name}
+    doc = inspect.getdoc(found) if inspect.isclass(found) else getattr(found, "help", None) or getattr(found, "short_help", None)
+    if inspect.isclass(found) and "__doc__" not in found.__dict__:
+        doc = None
+    first = " ".join(str(doc or "").split("\n\n")[0].split())
+    if first:
+        out["description"] = first
+    schema = found.__dict__.get("json_schema") if inspect.isclass(found) else None
+    if isinstance(schema, dict):
+        out["schema"] = schema
+    refs = found.__dict__.get("entity_refs") if inspect.isclass(found) else None
+    if refs:
+        out["refs"] = [r.document() for r in refs]
+    if getattr(found, "scores", None) is True:
+        out["scores"] = True
+    return out
+
+
+def _import(value: str) -> Any:
+    module, _, attribute = value.partition("[")[0].strip().partition(":")
+    try:
+        found: Any = importlib.import_module(module.strip())
+        for part in filter(None, attribute.strip().split(".")):
+            found = getattr(found, part)
+    except BaseException as e:  # noqa: B036 - SystemExit included: a module must not end the process that asks for it
+        raise NotLoaded(LOAD_FAILED, failed(e), place_of(e)) from None
+    return found
+
+
+def _derives(base: Callable[[], type], needs: str) -> Callable[[Any, str], type]:
+    def check(found: Any, name: str) -> type:
+        del name
+        want = base()
+        if not inspect.isclass(found) or not issubclass(found, want):
+            raise TypeError(f"{_called(found)} is no class that derives from {needs}")
+        return found
+
+    return check
+
+
+def _named(found: Any, name: str) -> None:
+    if getattr(found, "type", None) != name:
+        raise TypeError(f"{_called(found)} has the type {getattr(found, 'type', None)!r}, and its entry point must have that name, not {name!r}")
+
+
+def _overrides(found: type, base: type, *names: str) -> None:
+    missing = [n for n in names if _plain(getattr(found, n, None)) is _plain(getattr(base, n, None))]
+    if missing:
+        raise TypeError(f"{_called(found)} has no {' and no '.join(missing)} of its own")
+
+
+def _plain(value: Any) -> Any:
+    return getattr(value, "__func__", value)
+
+
+def _step(found: Any, name: str) -> None:
+    from agent_env.task_step.registry import get_task_step_registry
+    from agent_env.task_step.task_step import TaskStep
+
+    _derives(lambda: TaskStep, "agent_env.task_step.task_step.TaskStep")(found, name)
+    _overrides(found, TaskStep, "execute")
+    if not callable(getattr(found, "from_dict", None)):
+        raise TypeError(f"{_called(found)} has no from_dict")
+    _named(found, name)
+    get_task_step_registry()[name] = found
+
+
+def _env(found: Any, name: str) -> None:
+    from agent_env.env import Env
+
+    _derives(lambda: Env, "agent_env.env.Env")(found, name)
+    if not found.type:
+        raise TypeError(f"{_called(found)} has no type of its own")
+    _named(found, name)
+
+
+def _artifact(found: Any, name: str) -> None:
+    from agent_env.artifact import Artifact
+
+    _derives(lambda: Artifact, "agent_env.artifact.Artifact")(found, name)
+    if not getattr(found, "type", ""):
+        raise TypeError(f"{_called(found)} has no default of the field type")
+    _named(found, name)
+
+
+def _command(found: Any, name: str) -> None:
+    del name
+    click = importlib.import_module("click")
+    kinds: List[type] = [k for k in (getattr(click, "Command", None), getattr(click, "BaseCommand", None)) if inspect.isclass(k)]
+    if not isinstance(found, tuple(kinds)):
+        raise TypeError(f"{_called(found)} is no click command")
+
+
+def _option(found: Any, name: str) -> None:
+    del name
+    click = importlib.import_module("click")
+    if not isinstance(found, click.Option):
+        raise TypeError(f"{_called(found)} is no click option")
+    if found.required:
+        raise TypeError(f"{_called(found)} is required, and an option of agent-env itself must not be")
+    if found.expose_value:
+        raise TypeError(f"{_called(found)} must have expose_value=False: what it gives goes to its callback")
+
+
+def _not_here(what: str) -> Callable[[Any, str], None]:
+    def check(found: Any, name: str) -> None:
+        del found, name
+        raise TypeError(f"{what} of Python plugins aren't served by this agent-env")
+
+    return check
+
+
+_CHECKS: Dict[str, Callable[[Any, str], Optional[Any]]] = {
+    STEPS: _step,
+    ENVS: _env,
+    ARTIFACTS: _artifact,
+    COMMANDS: _command,
+    OPTIONS: _option,
+    SANDBOX_PROVIDERS: _not_here("providers of sandboxes"),
+    STATE_PROVIDERS: _not_here("providers of states"),
+    ENV_PROVIDERS: _not_here("providers of environments"),
+    EXPLORER: _not_here("pages of the explorer"),
+}
+
+
+def _called(found: Any) -> str:
+    module, name = getattr(found, "__module__", None), getattr(found, "__qualname__", None)
+    return f"{module}.{name}" if module and name else safe_repr(found)[:200]
