@@ -71,7 +71,7 @@ type checker struct {
 func (c *checker) check(r, of *Requirement) {
 	name := r.Canonical()
 	d, ok := c.in.Find(name)
-	if !ok || len(r.Specifiers) > 0 && !r.Specifiers.Contains(d.Version) {
+	if !ok || !r.Specifiers.Contains(d.Version) {
 		u := Unmet{Requirement: c.declared, For: of, Core: IsCore(name)}
 		if ok {
 			u.Name, u.Installed = d.Name, d.Version

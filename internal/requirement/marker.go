@@ -73,9 +73,8 @@ func (c condition) evaluate(env Environment, extra string) (bool, error) {
 
 func compare(left, op, right, key string) (bool, error) {
 	if comparesVersions(key) {
-		spec := op + right
-		if one, ok := parseSpecifiers(spec); ok && len(one) == 1 && !strings.Contains(spec, ",") {
-			return one.Contains(left), nil
+		if one, ok := parseSpecifier(op + right); ok {
+			return Specifiers{one}.Contains(left), nil
 		}
 	}
 	switch op {

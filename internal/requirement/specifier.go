@@ -17,7 +17,7 @@ type Specifier struct {
 }
 
 // Contains says whether an installed version is in range. Pre-releases are in range like others. A text that is no version is in no range but that of an
-// equal ===.
+// equal ===, and of no condition at all.
 func (s Specifiers) Contains(version string) bool {
 	v, err := ParseVersion(version)
 	for _, one := range s {
@@ -31,7 +31,7 @@ func (s Specifiers) Contains(version string) bool {
 			return false
 		}
 	}
-	return err == nil || len(s) > 0
+	return true
 }
 
 // String is the conditions as a requirement spells them.
@@ -149,13 +149,19 @@ func parseSpecifiers(s string) (out Specifiers, ok bool) {
 		if item == "" {
 			continue
 		}
-		one, rest, ok := scanSpecifier(item)
-		if !ok || rest != "" {
+		one, ok := parseSpecifier(item)
+		if !ok {
 			return nil, false
 		}
 		out = append(out, one)
 	}
 	return out, true
+}
+
+// parseSpecifier reads one condition and white space behind it.
+func parseSpecifier(s string) (Specifier, bool) {
+	one, rest, ok := scanSpecifier(s)
+	return one, ok && strings.TrimLeftFunc(rest, isSpace) == ""
 }
 
 // specifiers reads the versions of a requirement, which may stand between parentheses.
