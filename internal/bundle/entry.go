@@ -6,6 +6,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/internal/requirement"
 	"agentenv.internal/agentenv/internal/task"
 )
 
@@ -52,6 +53,8 @@ type Bundle struct {
 	// Requires is the list of bundle.toml; HasManifest tells whether there is one.
 	Requires    []string
 	HasManifest bool
+
+	requirements []*requirement.Requirement // of Requires
 
 	options Options
 	tree    tree

@@ -191,7 +191,7 @@ func (p *parser) manifest(file string) {
 			p.at(name, e, "bundle.requires", "requires[%d] must be a requirement between quotes, not %s", i, doc.Show(e))
 			continue
 		}
-		p.b.Requires = append(p.b.Requires, s)
+		p.require(name, e, s)
 	}
 }
 

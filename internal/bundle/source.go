@@ -22,6 +22,7 @@ type Source struct {
 	Dir    string // the folder's real path; empty when the bundle is no folder of this machine
 	IDRoot string // "@local/~/b": ids are made of it
 	Part   bool   // a part of a bundle, which need not hold anything to run
+	ByPath bool   // a folder of this machine that a person named by its path
 
 	close func() error
 }
@@ -49,6 +50,8 @@ type Options struct {
 	// Installed finds the installed bundle whose ids id is under; false when there is none. Entities of it that a bundle names become part of the
 	// plan. Sources that it answers stay open as long as plans are used; who hands it in closes them. It may be nil.
 	Installed func(id string) (Source, bool, error)
+	// Plugins is what is installed beside the program. It may be nil: then no requirement is held against anything.
+	Plugins Plugins
 }
 
 // OpenFolder makes a source of a folder of this machine. Links in path are resolved, so that ids don't depend on the way there; home is the
@@ -85,7 +88,7 @@ func OpenFolder(path, home string) (Source, error) {
 	if err != nil {
 		return Source{}, refuse(abs, "bundle.path", reason(err, "no such folder"), "")
 	}
-	return Source{FS: f, Name: ref.NFC(filepath.Base(real)), Root: real, Dir: real, IDRoot: root, close: f.Close}, nil
+	return Source{FS: f, Name: ref.NFC(filepath.Base(real)), Root: real, Dir: real, IDRoot: root, ByPath: true, close: f.Close}, nil
 }
 
 // badNames are the folders on the way to a bundle, from the home folder or the root on, whose names no id holds.

@@ -77,6 +77,8 @@ type Request struct {
 	Models map[string]string
 	// Agent takes the place of the agents that deploy steps name; "" leaves it to them.
 	Agent string
+	// Declare is what is done about types of plugins that bundle.toml doesn't declare.
+	Declare Declaring
 	// Params are fields of steps in place of the tasks' own, by step and field, for all tasks that have such a step.
 	Params map[string]map[string]json.RawMessage
 }
@@ -106,6 +108,8 @@ type WriteReporter interface {
 	Problems(diag.List)
 	// Wrote tells of each entity of the bundle, written, unchanged, or in a dry run what would be.
 	Wrote(ledger.Line)
+	// Declared tells of a bundle.toml that was written, or in a dry run would be.
+	Declared(Declared)
 	// Waiting tells that another writer got in between and the write is planned again.
 	Waiting()
 }
@@ -126,25 +130,47 @@ type Holder interface {
 
 // Check reads a bundle and tells everything that is wrong with it, as far as neither a store nor a sandbox is needed.
 func (e *Engine) Check(ctx context.Context, src bundle.Source, allowUnknown bool) (diag.List, error) {
-	_, l, err := e.plan(ctx, Request{Source: src, AllowUnknownFields: allowUnknown}, nil)
-	return l, err
+	w, err := e.plan(ctx, Request{Source: src, AllowUnknownFields: allowUnknown}, nil)
+	return w.problems, err
 }
 
-// plan reads, resolves and plans; problems of one stage stop the later ones, save that what the store lacks is told with what can't be resolved.
-func (e *Engine) plan(ctx context.Context, r Request, v bundle.View) (*bundle.Plan, diag.List, error) {
+// walked is how far a walk came.
+type walked struct {
+	bundle   *bundle.Bundle
+	plan     *bundle.Plan // nil where problems has errors
+	problems diag.List
+	unmet    bundle.Unmet // told among the problems
+}
+
+// plan reads, resolves and plans; problems of one stage stop the later ones, save that what isn't installed and what the store lacks is told with what
+// can't be resolved.
+func (e *Engine) plan(ctx context.Context, r Request, v bundle.View) (walked, error) {
 	o := e.Bundle
 	o.AllowUnknownFields = o.AllowUnknownFields || r.AllowUnknownFields
 	b, l := bundle.Parse(r.Source, o)
-	if l.HasErrors() {
-		return nil, l, nil
+	w := walked{bundle: b}
+	faulty := l.HasErrors()
+	var err error
+	if w.unmet, err = b.Unmet(ctx); err != nil {
+		return w, err
 	}
-	l = append(l, b.Resolve()...)
-	if l.HasErrors() {
-		more, err := b.Missing(ctx, v, r.Selection)
-		return nil, append(l, more...), err
+	if l = append(l, w.unmet.Problems()...); faulty {
+		w.problems = l
+		return w, nil
 	}
-	p, more, err := b.Plan(ctx, v, r.Selection)
-	return p, append(l, more...), err
+	found := b.Resolve()
+	if len(w.unmet.Install()) > 0 { // which may bring the types that nobody knows yet
+		found = slices.DeleteFunc(found, bundle.HeldBack)
+	}
+	l = append(l, found...)
+	var more diag.List
+	if l.HasErrors() {
+		more, err = b.Missing(ctx, v, r.Selection)
+	} else {
+		w.plan, more, err = b.Plan(ctx, v, r.Selection)
+	}
+	w.problems = append(l, more...)
+	return w, err
 }
 
 // preflight tells what of the tasks to run can't run here.

@@ -116,6 +116,7 @@ func (r *reporter) add(format string, args ...any) {
 
 func (r *reporter) Problems(l diag.List) { r.add("problems %s", l.Of(diag.Warning)) }
 func (r *reporter) Wrote(l ledger.Line)  { r.add("%s", l) }
+func (r *reporter) Declared(d Declared)  { r.add("%s", d) }
 func (r *reporter) Waiting()             { r.add("waiting") }
 func (r *reporter) RunStarted(ref RunRef) {
 	if r.started != nil {

@@ -31,17 +31,26 @@ func newSummary(r Request) Summary {
 func (e *Engine) write(
 	ctx context.Context, r Request, rep WriteReporter, s *Summary, preflight func(context.Context, *bundle.Plan, Request) diag.List,
 ) (*bundle.Plan, ledger.Result, error) {
-	p, l, err := e.plan(ctx, r, ledger.View(e.Store))
+	w, err := e.plan(ctx, r, ledger.View(e.Store))
 	if err != nil {
 		return nil, ledger.Result{}, err
 	}
+	p, l := w.plan, w.problems
 	if !l.HasErrors() {
 	}
 	if err := l.Err(); err != nil {
+		return nil, ledger.Result{}, refused(err, l, w.unmet)
+	}
+	declared, hints, err := declare(ctx, w.bundle, r)
+	if err != nil {
 		return nil, ledger.Result{}, err
 	}
-	if len(l) > 0 {
+	if l = append(l, hints...); len(l) > 0 {
 		rep.Problems(l)
+	}
+	if declared != nil {
+		s.Declared = declared
+		rep.Declared(*declared)
 	}
 	wrote, err := ledger.Write(ctx, e.Store, p, ledger.Options{DryRun: r.DryRun, Waiting: rep.Waiting})
 	if err != nil {

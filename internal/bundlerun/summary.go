@@ -25,9 +25,11 @@ type Summary struct {
 	DryRun  bool   `json:"dry_run,omitempty"`
 	Stopped bool   `json:"stopped,omitempty"` // cancelled before its end
 	// Held is how many runs were not started since they would have met what Halted tells of, such as a key that is spent.
-	Held   int           `json:"held_back,omitempty"`
-	Halted string        `json:"halted,omitempty"`
-	Writes []ledger.Line `json:"writes"`
+	Held   int    `json:"held_back,omitempty"`
+	Halted string `json:"halted,omitempty"`
+	// Declared is the bundle.toml that was written, or in a dry run would be; nil where none is.
+	Declared *Declared     `json:"bundle_toml,omitempty"`
+	Writes   []ledger.Line `json:"writes"`
 	// Refs are what unpinned references to the store stand for; only a dry run lists them.
 	Refs     []StoreRef   `json:"store_refs,omitempty"`
 	WouldRun []RunRef     `json:"would_run,omitempty"` // a dry run's tasks

@@ -39,11 +39,13 @@ it is written or, when anything is wrong, nothing. What could not run on this ma
 // registered is what --json prints.
 type registered struct {
 	verb.Format
-	Bundle   string         `json:"bundle"`
-	IDRoot   string         `json:"id_root"`
-	DryRun   bool           `json:"dry_run,omitempty"`
-	Writes   []ledger.Line  `json:"writes"`
-	Problems []verb.Problem `json:"problems"` // warnings and hints
+	Bundle string `json:"bundle"`
+	IDRoot string `json:"id_root"`
+	DryRun bool   `json:"dry_run,omitempty"`
+	// Declared is the bundle.toml that was written, or in a dry run would be.
+	Declared *bundlerun.Declared `json:"bundle_toml,omitempty"`
+	Writes   []ledger.Line       `json:"writes"`
+	Problems []verb.Problem      `json:"problems"` // warnings and hints
 }
 
 func register(ctx context.Context, p *verb.Program, text string, o registerOptions) error {
@@ -66,7 +68,7 @@ func register(ctx context.Context, p *verb.Program, text string, o registerOptio
 		return err
 	}
 	if *o.json {
-		return p.Streams.JSON(registered{verb.V1(), sum.Bundle, sum.IDRoot, sum.DryRun, sum.Writes, verb.Problems(rep.problems)})
+		return p.Streams.JSON(registered{verb.V1(), sum.Bundle, sum.IDRoot, sum.DryRun, sum.Declared, sum.Writes, verb.Problems(rep.problems)})
 	}
 	for _, l := range sum.Writes {
 		p.Streams.Printf("%s\n", term.Clean(l.String()))
@@ -94,6 +96,8 @@ func (r *registerReporter) Problems(l diag.List) {
 }
 
 func (r *registerReporter) Wrote(ledger.Line) {}
+
+func (r *registerReporter) Declared(d bundlerun.Declared) { r.s.Note("%s", d) }
 
 func (r *registerReporter) Waiting() {
 	r.s.Note("waiting for another agent-env run to finish writing this bundle's ids")

@@ -153,6 +153,8 @@ func (r *reporter) Problems(l diag.List) {
 
 func (r *reporter) Wrote(ledger.Line) {}
 
+func (r *reporter) Declared(bundlerun.Declared) {} // a part of a bundle declares nothing
+
 func (r *reporter) Waiting() {
 	r.p.Streams.Note("waiting for another agent-env run to finish writing this id")
 }

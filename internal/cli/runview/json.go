@@ -21,6 +21,10 @@ type (
 		lineHead
 		ledger.Line
 	}
+	declaredLine struct {
+		lineHead
+		bundlerun.Declared
+	}
 	problemLine struct {
 		lineHead
 		verb.Problem
@@ -84,7 +88,12 @@ func (r *jsonReporter) Problems(l diag.List) {
 }
 
 func (r *jsonReporter) Wrote(l ledger.Line) { r.line(writeLine{head("write"), l}) }
-func (r *jsonReporter) Waiting()            { r.line(head("waiting")) }
+
+func (r *jsonReporter) Declared(d bundlerun.Declared) {
+	r.line(declaredLine{head("bundle_toml"), d})
+}
+
+func (r *jsonReporter) Waiting() { r.line(head("waiting")) }
 
 func (r *jsonReporter) Holding(why string) { r.line(holdLine{head("holding"), why}) }
 

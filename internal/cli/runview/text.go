@@ -66,6 +66,8 @@ func (r *textReporter) Wrote(l ledger.Line) {
 	}
 }
 
+func (r *textReporter) Declared(d bundlerun.Declared) { r.s.Note("%s", d) }
+
 func (r *textReporter) Waiting() {
 	r.s.Note("waiting for another agent-env run to finish writing this bundle's ids")
 }
