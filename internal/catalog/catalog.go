@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+	"sync"
 )
 
 // Kinds of Origin.
@@ -48,11 +50,13 @@ type Conflict struct {
 	Losers []Origin
 }
 
-// Set is a catalog under construction and in use. It is not safe for concurrent writes.
+// Set is a catalog under construction and in use. It is not safe for concurrent writes; any number may read.
 // A built-in always wins; config replaces a plugin's entry; a name that two plugins or two entries of config claim is not served at all.
 type Set[T any] struct {
-	group string
-	all   map[string][]Entry[T]
+	group   string
+	all     map[string][]Entry[T]
+	later   map[string]func() (T, error)
+	reasons map[string]string
 }
 
 // New makes a set; group names it in messages ("step type").
@@ -75,16 +79,88 @@ func (s *Set[T]) Add(name string, o Origin, v T) {
 	s.all[name] = append(s.all[name], Entry[T]{name, o, v})
 }
 
+// Later registers what costs something to make: it is made when it is first asked for, once. What it fails with is the name's Reason.
+// It must not be claimed by a built-in.
+func (s *Set[T]) Later(name string, o Origin, make func() (T, error)) {
+	if s.later == nil {
+		s.later = map[string]func() (T, error){}
+	}
+	s.later[laterKey(name, o)] = sync.OnceValues(make)
+	s.all[name] = append(s.all[name], Entry[T]{Name: name, Origin: o})
+}
+
+func laterKey(name string, o Origin) string {
+	return strings.Join([]string{name, o.Kind, o.Package, o.Version, o.Where}, "\x00")
+}
+
+// Refuse records why an origin that claims a name doesn't serve it ("registered by … but failed to load: …").
+func (s *Set[T]) Refuse(name, reason string) {
+	if s.reasons == nil {
+		s.reasons = map[string]string{}
+	}
+	if have := s.reasons[name]; have != "" {
+		reason = have + "; " + reason
+	}
+	s.reasons[name] = reason
+}
+
+// Reason is why a name that somebody claims isn't served; "" where nobody does.
+func (s *Set[T]) Reason(name string) string {
+	if r := s.reasons[name]; r != "" {
+		return r
+	}
+	e, losers := s.pick(name)
+	if e == nil && len(losers) > 1 {
+		claims := make([]string, len(losers))
+		for i, o := range losers {
+			claims[i] = strings.TrimSpace(o.Package + " " + o.Version)
+			if claims[i] == "" {
+				claims[i] = o.String()
+			}
+		}
+		slices.Sort(claims)
+		return "registered by " + strings.Join(claims, " and by ") + ", so that none of them serves it"
+	}
+	if e != nil {
+		if _, err := s.made(e); err != nil {
+			return err.Error()
+		}
+	}
+	return ""
+}
+
+// made is an entry with its value.
+func (s *Set[T]) made(e *Entry[T]) (Entry[T], error) {
+	out := *e
+	make, ok := s.later[laterKey(e.Name, e.Origin)]
+	if !ok {
+		return out, nil
+	}
+	var err error
+	out.Value, err = make()
+	return out, err
+}
+
 // Get is the entry that serves name.
 func (s *Set[T]) Get(name string) (Entry[T], bool) {
 	e, _ := s.pick(name)
 	if e == nil {
 		return Entry[T]{}, false
 	}
-	return *e, true
+	out, err := s.made(e)
+	return out, err == nil
 }
 
-// Names are the served names, sorted.
+// Origin is where the entry that serves name came from. It makes nothing.
+func (s *Set[T]) Origin(name string) (Origin, bool) {
+	e, _ := s.pick(name)
+	if e == nil {
+		return Origin{}, false
+	}
+	return e.Origin, true
+}
+
+// Names are the served names, sorted, those that are made later included.
 func (s *Set[T]) Names() []string {
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(s.all)) {

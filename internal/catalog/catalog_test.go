@@ -1,6 +1,7 @@
 package catalog_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -106,6 +107,44 @@ func TestOriginsInWords(t *testing.T) {
 	for o, want := range map[catalog.Origin]string{builtin: "builtin", acme: "distribution acme 1.2", git: "git plugin board", config: "config"} {
 		if o.String() != want {
 			t.Errorf("%q, want %q", o, want)
+		}
+	}
+}
+
+func TestWhatIsMadeLater(t *testing.T) {
+	s := catalog.New[int]("step type")
+	made := 0
+	s.Later("x", acme, func() (int, error) { made++; return 7, nil })
+	s.Later("broken", other, func() (int, error) { made++; return 0, errors.New("registered by other but failed to load: oh") })
+	s.Later("taken", acme, func() (int, error) { made += 100; return 0, nil })
+	s.Add("taken", builtin, 3)
+	s.Refuse("old", "needs a newer agent-env")
+	s.Refuse("old", "and time")
+	s.Add("both", acme, 1)
+	s.Later("both", other, func() (int, error) { made += 100; return 0, nil })
+	if names := s.Names(); !slices.Equal(names, []string{"broken", "taken", "x"}) || made != 0 {
+		t.Error(names, made)
+	}
+	for range 2 {
+		if e, ok := s.Get("x"); !ok || e.Value != 7 || e.Origin != acme {
+			t.Error(e, ok)
+		}
+		if _, ok := s.Get("broken"); ok {
+			t.Error("served")
+		}
+		if e, ok := s.Get("taken"); !ok || e.Value != 3 {
+			t.Error(e, ok)
+		}
+	}
+	if o, ok := s.Origin("broken"); !ok || o != other || made != 2 {
+		t.Error(o, ok, made)
+	}
+	for name, want := range map[string]string{
+		"x": "", "nobody": "", "taken": "", "broken": "registered by other but failed to load: oh", "old": "needs a newer agent-env; and time",
+		"both": "registered by acme 1.2 and by other 2, so that none of them serves it",
+	} {
+		if got := s.Reason(name); got != want {
+			t.Errorf("%s: %q", name, got)
 		}
 	}
 }

@@ -69,6 +69,8 @@ type View interface {
 	List(path string) []json.RawMessage
 	// Under lists the names directly below path at which something was set or appended, sorted and as they stand in paths: see Unchild.
 	Under(path string) []string
+	// Document is the whole context document: every change of the view's steps, applied in the order in which the steps ended.
+	Document() (json.RawMessage, error)
 }
 
 // History holds the diffs of a run's ended steps and answers views of them. The zero value is ready to use; it is safe for concurrent use.
@@ -78,10 +80,12 @@ type History struct {
 	byPath map[string][]entry
 	names  map[string][]string // path -> names below it, sorted
 	of     map[int][]string    // step -> paths of its diff
+	count  int                 // of ops committed so far
 }
 
 type entry struct {
 	step int
+	seq  int // of all ops, in the order of commits
 	op   Op
 }
 
@@ -105,7 +109,8 @@ func (h *History) Commit(step int, ops []Op) {
 			at, _ := slices.BinarySearch(h.names[dir], name)
 			h.names[dir] = slices.Insert(h.names[dir], at, name)
 		}
-		h.byPath[op.Path] = append(h.byPath[op.Path], entry{step, op})
+		h.byPath[op.Path] = append(h.byPath[op.Path], entry{step, h.count, op})
+		h.count++
 		h.of[step] = append(h.of[step], op.Path)
 	}
 }

@@ -128,7 +128,9 @@ func (d *decoder) step(i int, n doc.Node) {
 
 func (d *decoder) unknownType(n doc.Node, at string) diag.Problem {
 	p := diag.Problem{Pos: n.Pos(), Where: within(at, "type"), Code: CodeType, Summary: diag.Repr(n.Text()) + " is not a known step type"}
-	if near := diag.Nearest(n.Text(), d.kinds.Names()); near != "" {
+	if why := d.kinds.Reason(n.Text()); why != "" {
+		p.Summary += " (" + why + ")"
+	} else if near := diag.Nearest(n.Text(), d.kinds.Names()); near != "" {
 		p.Fix = "did you mean " + diag.Repr(near) + "?"
 	}
 	return p
