@@ -1,0 +1,29 @@
+package host
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"syscall"
+)
+
+// ownGroup puts a process into a group of its own.
+func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+
+func terminate(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+func kill(cmd *exec.Cmd)      { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+
+// ended says how a process ended.
+func ended(err error) string {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	switch {
+	case err == nil:
+		return "ended with exit code 0"
+	case !ok:
+		return "ended: " + err.Error()
+	}
+	if st, ok := exit.Sys().(syscall.WaitStatus); ok && st.Signaled() {
+		return fmt.Sprintf("was ended by the signal %s", st.Signal())
+	}
+	return fmt.Sprintf("ended with exit code %d", exit.ExitCode())
+}

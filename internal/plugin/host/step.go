@@ -1,0 +1,201 @@
+package host
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/sdk/plugin"
+	"agentenv.internal/agentenv/sdk/plugin/rpc"
+)
+
+// PluginError is the type of a step's failure that is the plugin's defect, or the end of its process.
+const PluginError = "PluginError"
+
+// Step executes steps of one type of a plugin.
+type Step struct {
+	p     *Plugin
+	entry plugin.Entry
+}
+
+// NewStep makes an executor of the type that entry declares.
+func NewStep(p *Plugin, entry plugin.Entry) *Step { return &Step{p, entry} }
+
+// Run does the step in the plugin. A defect of the plugin, or its end, is a fault of the machinery.
+func (s *Step) Run(ctx context.Context, c *step.Call) error {
+	whole, err := c.State.Document()
+	if err != nil {
+		return fmt.Errorf("read the context: %w", err)
+	}
+	d, err := json.Marshal(c.Doc.Any())
+	if err != nil {
+		return fmt.Errorf("read the step: %w", err)
+	}
+	by := &Caller{Run: c.Run, Step: c.Step, Log: c.Log, Spend: func(v plugin.Spend) {
+		c.Spent(step.Cost{USD: v.USD, InputTokens: v.InputTokens, OutputTokens: v.OutputTokens})
+	}}
+	var out plugin.Diffs
+	err = s.p.Call(ctx, plugin.MethodExecute, by, func(call string) any {
+		return plugin.Execute{
+			Call: call, Entry: s.entry, Run: c.Run, Attempt: c.Attempt, Trial: c.Trial, Step: d, Context: whole, Seed: c.Seed, Models: c.Models, Agent: c.Agent,
+		}
+	}, &out)
+	if err == nil {
+		return s.commit(c.Out, out.Diff)
+	}
+	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		return err
+	}
+	e, ok := errors.AsType[*rpc.Error](err)
+	if !ok || e.Code != plugin.CodeFailed {
+		return s.defect(err)
+	}
+	var f plugin.Failure
+	if len(e.Data) > 0 && json.Unmarshal(e.Data, &f) != nil {
+		return s.defect(errors.New("it failed, and what it says of that can't be read"))
+	}
+	err = step.Errorf(word(f.Type), "%s", e.Message)
+	if f.Infra {
+		err = step.Infra(err)
+	}
+	if f.Keep {
+		if bad := s.commit(c.Out, f.Diff); bad != nil {
+			return bad
+		}
+		err = step.Keep(err)
+	}
+	return err
+}
+
+// defect is an error that says nothing of the task or the agent.
+func (s *Step) defect(err error) error {
+	if e, ok := errors.AsType[*rpc.Error](err); ok {
+		return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: %s", s.p.Name(), diag.Clean(e.Message)))
+	}
+	if _, ok := errors.AsType[*Died](err); ok {
+		return step.Infra(step.Errorf(PluginError, "%s", err.Error()))
+	}
+	return step.Infra(step.Errorf(PluginError, "the plugin %s: %s", s.p.Name(), diag.Clean(err.Error())))
+}
+
+// word is a failure's type as records show it.
+func word(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
+			return r
+		}
+		return -1
+	}, s)
+	if s == "" {
+		return "Error"
+	}
+	return s[:min(len(s), 100)]
+}
+
+// commit makes a step's diff of what the plugin answered.
+func (s *Step) commit(out *step.Diff, ops []plugin.Op) error {
+	if err := apply(out, ops); err != nil {
+		return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: its diff can't be used: %s", s.p.Name(), diag.Clean(err.Error())))
+	}
+	return nil
+}
+
+// spread are the tables of the context document whose members belong to different steps: a plugin that sets one whole means its members.
+var spread = []string{"metadata", step.VerificationsPath}
+
+func apply(out *step.Diff, ops []plugin.Op) error {
+	if len(ops) > plugin.MaxOps {
+		return fmt.Errorf("it has %d changes; %d is the most", len(ops), plugin.MaxOps)
+	}
+	for i, op := range ops {
+		if op.Path == "" || strings.HasPrefix(op.Path, "/") || strings.HasSuffix(op.Path, "/") || strings.Contains(op.Path, "//") {
+			return fmt.Errorf("change %d: %s is no path", i+1, diag.Repr(op.Path))
+		}
+		if op.Op != plugin.OpUnset && len(op.Value) == 0 {
+			return fmt.Errorf("change %d: it lacks a value", i+1)
+		}
+		var err error
+		switch op.Op {
+		case plugin.OpSet:
+			err = set(out, op.Path, op.Value)
+		case plugin.OpAppend:
+			err = out.Append(op.Path, op.Value)
+		case plugin.OpUnset:
+			out.Unset(op.Path)
+		default:
+			return fmt.Errorf("change %d: there is no change called %s", i+1, diag.Repr(op.Op))
+		}
+		if err != nil {
+			return fmt.Errorf("change %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+func set(out *step.Diff, path string, v json.RawMessage) error {
+	for _, s := range spread {
+		if s != path {
+			continue
+		}
+		var m map[string]json.RawMessage
+		if err := json.Unmarshal(v, &m); err != nil {
+			return fmt.Errorf("%s must be an object", path)
+		}
+		for _, name := range sorted(m) {
+			if err := set(out, step.Child(path, name), m[name]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return out.Set(path, v)
+}
+
+// Preflight asks the plugin what is wrong with the step, and why it can't run here. One that has no such checks finds nothing.
+func (s *Step) Preflight(ctx context.Context, d doc.Node, _ step.Plan) diag.List {
+	b, err := json.Marshal(d.Any())
+	if err != nil {
+		return diag.List{{Pos: d.Pos(), Code: "plugin.check", Summary: "can't be handed to the plugin: " + err.Error()}}
+	}
+	var l diag.List
+	for _, method := range []string{plugin.MethodCheck, plugin.MethodPreflight} {
+		var out plugin.Problems
+		err := s.p.Call(ctx, method, &Caller{}, func(string) any { return plugin.Check{Entry: s.entry, Step: b} }, &out)
+		switch {
+		case rpc.CodeOf(err) == rpc.CodeNoMethod:
+			continue
+		case err != nil:
+			text := err.Error()
+			if _, died := errors.AsType[*Died](err); !died {
+				text = "the plugin " + s.p.Name() + ": " + diag.Clean(text)
+			}
+			return append(l, diag.Problem{Pos: d.Pos(), Code: "plugin.check", Summary: text})
+		}
+		l = append(l, found(out.Problems, d)...)
+		if l.HasErrors() {
+			return l
+		}
+	}
+	return l
+}
+
+// found are a plugin's problems as the program tells problems.
+func found(in []plugin.Problem, d doc.Node) diag.List {
+	var l diag.List
+	for _, p := range in[:min(len(in), 100)] {
+		out := diag.Problem{Pos: d.Pos(), Where: diag.Clean(p.Where), Code: "plugin.check", Summary: diag.Clean(p.Summary), Fix: diag.Clean(p.Fix)}
+		if n := d.Get(p.Where); p.Where != "" && n.Exists() {
+			out.Pos = n.Pos()
+		}
+		if p.Severity == "warning" {
+			out.Severity = diag.Warning
+		}
+		l.Add(out)
+	}
+	return l
+}
