@@ -108,8 +108,8 @@ func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, e
 	if len(in) == 0 {
 		return left, nil
 	}
-	if err := r.client.Operation(ctx, &r.card, wire.URNAgentConfig, "set", in, nil, false); err != nil {
-		return left, r.fault(ctx, err)
+	if err := r.operation(ctx, wire.URNAgentConfig, "set", in, false); err != nil {
+		return left, err
 	}
 	if _, ok := in["system_prompt"]; ok {
 		r.system = s.SystemPrompt
@@ -117,12 +117,36 @@ func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, e
 	return left, nil
 }
 
-// fault is an error of an agent's extension: one that is not there any more is no fault of the agent's task.
-func (r *a2aRunner) fault(ctx context.Context, err error) error {
-	if errors.Is(err, a2a.ErrUnreachable) && ctx.Err() == nil {
+// operation calls an operation of the agent's. One that nobody answers elsewhere is no fault of the agent's task; in a sandbox of ours it is the agent's.
+func (r *a2aRunner) operation(ctx context.Context, uri, name string, in map[string]any, secret bool) error {
+	most := r.agent.all.o.Waits.Operation
+	limited, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("%w: %s of %s was not answered within %s", a2a.ErrUnreachable, name, uri, most))
+	defer cancel()
+	err := r.client.Operation(limited, &r.card, uri, name, in, nil, secret)
+	if !errors.Is(err, a2a.ErrUnreachable) || ctx.Err() != nil {
+		return err
+	}
+	if err := r.boxGone(ctx); err != nil {
+		return err
+	}
+	if r.box == nil {
 		return step.Infra(&step.Error{Type: "AgentUnreachable", Err: err})
 	}
+	if limited.Err() == nil && r.died(ctx, err) {
+		return r.server.trouble(errors.New("it ended"))
+	}
 	return err
+}
+
+// boxGone is the machinery's error when the agent's sandbox doesn't stand any more.
+func (r *a2aRunner) boxGone(ctx context.Context) error {
+	if r.box == nil {
+		return nil
+	}
+	if _, err := r.box.Stat(ctx, "/"); errors.Is(err, guest.ErrGone) {
+		return step.Infra(&step.Error{Type: "SandboxError", Err: fmt.Errorf("the sandbox of agent %s: %w", diag.Repr(r.agent.Name), err)})
+	}
+	return nil
 }
 
 // firstDoor is where an agent finds its first environment; others follow after the model's.
@@ -166,7 +190,7 @@ func (r *a2aRunner) AddMCP(ctx context.Context, m MCP) error {
 	if with := append(keys(in), "headers"); headers != nil && takes(with...) {
 		in["headers"] = headers
 	}
-	return r.fault(ctx, r.client.Operation(ctx, &r.card, wire.URNMCPConfig, "add", in, nil, len(m.Headers) > 0))
+	return r.operation(ctx, wire.URNMCPConfig, "add", in, len(m.Headers) > 0)
 }
 
 func keys(m map[string]any) []string {
@@ -192,7 +216,7 @@ func (r *a2aRunner) AddSkill(ctx context.Context, s Skill) error {
 		}
 	}
 	in := map[string]any{"name": s.Name, "description": s.Description, "skill_md": held.texts["SKILL.md"]}
-	return r.fault(ctx, r.client.Operation(ctx, &r.card, wire.URNSkillConfig, "add", in, nil, false))
+	return r.operation(ctx, wire.URNSkillConfig, "add", in, false)
 }
 
 // listen serves a handler at an address of the agent's box until Close.
@@ -285,7 +309,7 @@ func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	}
 	left, err := r.configure(ctx, told)
 	if err != nil {
-		return Reply{}, err
+		return r.lost(ctx, Reply{Model: s.Model}, err)
 	}
 	out := Reply{LeftOut: left, Model: s.Model}
 	if slices.Contains(left, "model") && r.box == nil {
@@ -330,9 +354,6 @@ func (r *a2aRunner) alive(context.Context) error {
 	}
 }
 
-// endGrace is how long the end of a program may follow that of its connections.
-const endGrace = 2 * time.Second
-
 // died tells whether the agent's program has ended, or is about to: its connections break before anybody is told.
 func (r *a2aRunner) died(ctx context.Context, err error) bool {
 	if r.server == nil {
@@ -341,7 +362,7 @@ func (r *a2aRunner) died(ctx context.Context, err error) bool {
 	if !errors.Is(err, a2a.ErrUnreachable) {
 		return r.alive(ctx) != nil
 	}
-	t := time.NewTimer(endGrace)
+	t := time.NewTimer(r.agent.all.o.Waits.End)
 	defer t.Stop()
 	select {
 	case <-r.server.dead():
@@ -352,27 +373,31 @@ func (r *a2aRunner) died(ctx context.Context, err error) bool {
 	return false
 }
 
-// lost is the outcome of a prompt whose agent could not be asked to the end: an agent that died has failed, one that nobody reaches is not to blame.
+// lost is the outcome of a prompt whose agent could not be asked to the end. In a sandbox of ours nothing but the sandbox stands between it and us, so
+// that an agent which died, or doesn't answer, has failed; one elsewhere that nobody reaches is not to blame.
 func (r *a2aRunner) lost(ctx context.Context, out Reply, err error) (Reply, error) {
-	var rpc *wire.Error
-	var status *a2a.StatusError
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return out, context.Cause(ctx)
-	case errors.Is(err, guest.ErrGone):
-		return out, err
-	case r.died(ctx, err):
-		out.ErrorType, out.ErrorCode, out.ErrorMessage = wire.AgentError, "died", r.server.trouble(errors.New("it ended")).Error()
-		return out, nil
-	case errors.As(err, &rpc), errors.As(err, &status):
-		out.ErrorType, out.ErrorCode, out.ErrorMessage = wire.AgentError, "protocol", err.Error()
-		return out, nil
-	case errors.Is(err, a2a.ErrUnreachable):
-		return out, step.Infra(&step.Error{Type: "AgentUnreachable", Err: err})
-	default:
-		out.ErrorType, out.ErrorCode, out.ErrorMessage = wire.AgentError, "protocol", err.Error()
-		return out, nil
 	}
+	if step.IsInfra(err) || errors.Is(err, guest.ErrGone) {
+		return out, err
+	}
+	if gone := r.boxGone(ctx); gone != nil {
+		return out, gone
+	}
+	unreachable := errors.Is(err, a2a.ErrUnreachable)
+	switch {
+	case r.died(ctx, err):
+		out.ErrorCode, out.ErrorMessage = "died", r.server.trouble(errors.New("it ended")).Error()
+	case unreachable && r.box == nil:
+		return out, step.Infra(&step.Error{Type: "AgentUnreachable", Err: err})
+	case unreachable:
+		out.ErrorCode, out.ErrorMessage = "unreachable", r.server.trouble(err).Error()
+	default:
+		out.ErrorCode, out.ErrorMessage = "protocol", err.Error()
+	}
+	out.ErrorType = wire.AgentError
+	return out, nil
 }
 
 // take reads the reply out of a task that ended.

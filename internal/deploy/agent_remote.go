@@ -41,7 +41,11 @@ func (remoteMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runner,
 	run := &a2aRunner{agent: a, client: c}
 	ctx, cancel := context.WithTimeoutCause(ctx, cardTime, fmt.Errorf("it did not show its card within %s", cardTime))
 	defer cancel()
-	if run.card, err = c.Card(ctx); err != nil {
+	run.card, err = c.Card(ctx)
+	if errors.Is(err, a2a.ErrMalformed) {
+		return nil, err
+	}
+	if err != nil {
 		// Somebody may be there who has no card: what it can't be told shows when it is told.
 		run.card = wire.AgentCard{Name: a.Name, Description: "an agent elsewhere", URL: wire.A2APath, ProtocolVersion: wire.A2AVersion}
 		run.card.Raw, _ = json.Marshal(run.card) // of texts
@@ -189,13 +193,24 @@ func (m serverMaker) vars(r AgentRequest, port int) []string {
 
 // await waits for the card of a program that was just started, or for its end.
 func (r *a2aRunner) await(ctx context.Context) error {
-	wait, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("it did not answer its card within %s", startLimit))
+	w := r.agent.all.o.Waits
+	wait, cancel := context.WithTimeoutCause(ctx, w.Card, fmt.Errorf("it did not answer its card within %s", w.Card))
 	defer cancel()
+	var since time.Time // it answers what is no card
+	var last error
 	for pause := 5 * time.Millisecond; ; pause = min(pause*3/2, 200*time.Millisecond) {
 		card, err := r.client.Card(wait)
-		if err == nil {
+		switch {
+		case err == nil:
 			r.card = card
 			return nil
+		case wait.Err() != nil:
+		case !errors.Is(err, a2a.ErrMalformed):
+			last, since = err, time.Time{}
+		case since.IsZero():
+			last, since = err, time.Now()
+		case time.Since(since) > w.Malformed:
+			return r.server.trouble(err)
 		}
 		t := time.NewTimer(pause)
 		select {
@@ -208,7 +223,11 @@ func (r *a2aRunner) await(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return r.server.trouble(context.Cause(wait))
+			err := context.Cause(wait)
+			if last != nil && !errors.Is(last, a2a.ErrUnreachable) {
+				err = fmt.Errorf("%w: %w", err, last)
+			}
+			return r.server.trouble(err)
 		}
 	}
 }

@@ -48,6 +48,25 @@ type AgentOptions struct {
 	Redact *redact.Redactor
 	// Makers start the agents that come with the program, by id; those that have none can't be deployed.
 	Makers map[string]Maker
+	// Waits are how long agents that speak A2A are waited for.
+	Waits AgentWaits
+}
+
+// AgentWaits are limits of an agent that speaks A2A. Each is a default of its own where it is 0.
+type AgentWaits struct {
+	// Card is until its card is there; 180 s. Malformed is how long it may answer something that is no card: another program may be about to take its
+	// place; 10 s.
+	Card, Malformed time.Duration
+	// Operation is one operation of an extension; 180 s.
+	Operation time.Duration
+	// End is how long the end of a program may follow that of its connections: only one that breaks them and lives on makes anybody wait; 10 s.
+	End time.Duration
+}
+
+func (w AgentWaits) or() AgentWaits {
+	return AgentWaits{
+		Card: cmp.Or(w.Card, startLimit), Malformed: cmp.Or(w.Malformed, 10*time.Second), Operation: cmp.Or(w.Operation, 180*time.Second), End: cmp.Or(w.End, 10*time.Second),
+	}
 }
 
 // Maker starts one kind of agent. What it makes is undone by the Runner's Close; boxes are made by Agent.Box and go with the run.
@@ -71,6 +90,7 @@ type Agents struct {
 
 // NewAgents makes an empty one.
 func NewAgents(d *Deployments, e *Envs, o AgentOptions) *Agents {
+	o.Waits = o.Waits.or()
 	return &Agents{boxes: d, envs: e, o: o, runs: map[string][]*Agent{}}
 }
 

@@ -12,6 +12,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -22,12 +23,17 @@ import (
 
 // Limits of what is read from an agent.
 const (
-	maxAnswer = 64 << 20
+	maxAnswer = 64 << 20 // of an extension
+	maxTask   = 16 << 20 // of a message's task, which goes on record whole
+	maxCard   = 1 << 20
 	maxError  = 2 << 10
 )
 
 // ErrUnreachable: no answer came from the agent. It is never the fault of what was asked.
 var ErrUnreachable = errors.New("the agent can't be reached")
+
+// ErrMalformed: what the agent answers can't be used. It stands for its own words to people.
+var ErrMalformed = errors.New("the agent's answer can't be used")
 
 // StatusError is an answer of HTTP that is no success.
 type StatusError struct {
@@ -52,6 +58,8 @@ type Client struct {
 	base *url.URL
 	http *http.Client
 	ids  atomic.Int64
+	card atomic.Pointer[string] // where the card says that messages are sent; nil until one was read
+	rpc  atomic.Pointer[string] // where they are sent, once that isn't wire.A2APath
 }
 
 // New makes a client of the agent at base. rt reaches it, for example inside its sandbox; nil is the network.
@@ -91,19 +99,26 @@ func (c *Client) at(path string) string {
 
 // Card reads the agent's card.
 func (c *Client) Card(ctx context.Context) (wire.AgentCard, error) {
-	body, err := c.do(ctx, http.MethodGet, wire.AgentCardPath, nil, false)
+	body, err := c.do(ctx, http.MethodGet, wire.AgentCardPath, nil, maxCard, false)
 	var s *StatusError
 	if errors.As(err, &s) && s.Status == http.StatusNotFound {
-		body, err = c.do(ctx, http.MethodGet, wire.AgentCardPathNew, nil, false)
+		body, err = c.do(ctx, http.MethodGet, wire.AgentCardPathNew, nil, maxCard, false)
 	}
 	if err != nil {
 		return wire.AgentCard{}, fmt.Errorf("read the agent's card: %w", err)
 	}
-	return wire.ParseAgentCard(body)
+	card, err := wire.ParseAgentCard(body)
+	if err != nil {
+		return card, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	if u, err := url.Parse(card.URL); err == nil && strings.HasPrefix(u.Path, "/") {
+		c.card.Store(&u.Path)
+	}
+	return card, nil
 }
 
-// do makes one request. secret says that the body carries grants, so that no word of the answer is repeated.
-func (c *Client) do(ctx context.Context, method, path string, body []byte, secret bool) ([]byte, error) {
+// do makes one request, whose answer may hold so many bytes. secret says that the body carries grants, so that no word of the answer is repeated.
+func (c *Client) do(ctx context.Context, method, path string, body []byte, most int, secret bool) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.at(path), bytes.NewReader(body))
 	if err != nil {
 		return nil, err
@@ -124,14 +139,14 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, secre
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	defer res.Body.Close()
-	out, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer+1))
+	out, err := io.ReadAll(io.LimitReader(res.Body, int64(most)+1))
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
 		return nil, fmt.Errorf("%w: its answer broke off: %w", ErrUnreachable, err)
-	case len(out) > maxAnswer:
-		return nil, fmt.Errorf("the agent's answer is longer than %d MiB", maxAnswer>>20)
+	case len(out) > most:
+		return nil, fmt.Errorf("%w: it is longer than %d MiB", ErrMalformed, most>>20)
 	case res.StatusCode < 200 || res.StatusCode > 299:
 		return nil, statusError(res.StatusCode, out, secret)
 	}
@@ -163,7 +178,7 @@ func (c *Client) call(ctx context.Context, method string, params, result any) er
 	if err != nil {
 		return err
 	}
-	body, err := c.do(ctx, http.MethodPost, wire.A2APath, in, false)
+	body, err := c.post(ctx, in)
 	if err != nil {
 		return err
 	}
@@ -176,15 +191,31 @@ func (c *Client) call(ctx context.Context, method string, params, result any) er
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return fmt.Errorf("the agent's answer to %s is no JSON-RPC", method)
+		return fmt.Errorf("%w: it is no JSON-RPC, to %s", ErrMalformed, method)
 	}
 	if e := answer.Error; e != nil {
 		return &wire.Error{Code: e.Code, Message: e.Message, Data: e.Data}
 	}
 	if err := json.Unmarshal(answer.Result, result); err != nil {
-		return fmt.Errorf("the agent's answer to %s can't be read: %w", method, err)
+		return fmt.Errorf("%w: the result of %s can't be read", ErrMalformed, method)
 	}
 	return nil
+}
+
+// post sends JSON-RPC to where callers of agents do, or, when nobody is there, to where the card says.
+func (c *Client) post(ctx context.Context, body []byte) ([]byte, error) {
+	path := wire.A2APath
+	if other := c.rpc.Load(); other != nil {
+		path = *other
+	}
+	out, err := c.do(ctx, http.MethodPost, path, body, maxTask, false)
+	var s *StatusError
+	if card := c.card.Load(); errors.As(err, &s) && (s.Status == http.StatusNotFound || s.Status == http.StatusMethodNotAllowed) && card != nil && *card != path {
+		if out, err = c.do(ctx, http.MethodPost, *card, body, maxTask, false); err == nil {
+			c.rpc.Store(card)
+		}
+	}
+	return out, err
 }
 
 // Send starts a task by a message and doesn't wait for its end.
@@ -193,10 +224,10 @@ func (c *Client) Send(ctx context.Context, m wire.Message) (wire.Task, error) {
 	var t wire.Task
 	err := c.call(ctx, wire.A2ASend, wire.SendParams{Message: m, Configuration: &wire.SendConfig{Blocking: new(false)}}, &t)
 	if err == nil && t.Kind == "message" { // an agent may answer at once, without a task
-		return wire.Task{}, errors.New("the agent answered with a message and no task")
+		return wire.Task{}, fmt.Errorf("%w: it is a message and no task", ErrMalformed)
 	}
 	if err == nil && (t.ID == "" || t.Status.State == "") {
-		return wire.Task{}, errors.New("the agent's answer names no task")
+		return wire.Task{}, fmt.Errorf("%w: it names no task", ErrMalformed)
 	}
 	return t, err
 }
@@ -205,6 +236,9 @@ func (c *Client) Send(ctx context.Context, m wire.Message) (wire.Task, error) {
 func (c *Client) Get(ctx context.Context, id string) (wire.Task, error) {
 	var t wire.Task
 	err := c.call(ctx, wire.A2AGet, map[string]any{"id": id}, &t)
+	if err == nil && (t.ID != id || t.Status.State == "") {
+		err = fmt.Errorf("%w: it is no task, or another than the one that was asked for", ErrMalformed)
+	}
 	return t, err
 }
 
@@ -221,7 +255,8 @@ const (
 	pollTime   = 30 * time.Second // of one tasks/get
 	cancelTime = 10 * time.Second
 	sendTries  = 5
-	// deadPolls and deadTime are how often and how long an agent may not answer before it counts as dead.
+	// deadPolls and deadTime are how often and how long an agent may not answer before it counts as dead. One that answers what can't be used
+	// may do so deadPolls times, too.
 	deadPolls = 3
 	deadTime  = time.Minute
 )
@@ -239,7 +274,7 @@ type Wait struct {
 // Ask sends a message and waits for its task's end. When ctx ends the task is cancelled and the error is ctx's. A connection that can't be
 // made is tried again; what may have arrived never is.
 func (c *Client) Ask(ctx context.Context, m wire.Message, w Wait) (wire.Task, error) {
-	t, err := c.send(ctx, m)
+	t, err := c.send(ctx, m, w.Alive)
 	if err != nil {
 		return t, err
 	}
@@ -247,10 +282,13 @@ func (c *Client) Ask(ctx context.Context, m wire.Message, w Wait) (wire.Task, er
 		w.Every = 2 * time.Second
 	}
 	pause := min(firstPoll, w.Every)
-	lost, since := 0, time.Time{}
+	lost, malformed, since := 0, 0, time.Time{}
 	for !wire.TaskEnded(t.Status.State) {
 		if w.Seen != nil {
 			w.Seen(t)
+		}
+		if slices.Contains([]string{"input-required", "auth-required"}, t.Status.State) {
+			return t, c.giveUp(ctx, t, fmt.Errorf("%w: the task waits for more from its caller (%s), and there is nobody to give it", ErrMalformed, t.Status.State))
 		}
 		if err := sleep(ctx, pause); err != nil {
 			return t, c.giveUp(ctx, t, err)
@@ -261,11 +299,15 @@ func (c *Client) Ask(ctx context.Context, m wire.Message, w Wait) (wire.Task, er
 		var status *StatusError
 		switch {
 		case err == nil:
-			t, lost = next, 0
+			t, lost, malformed = next, 0, 0
 		case ctx.Err() != nil:
 			return t, c.giveUp(ctx, t, context.Cause(ctx))
 		case errors.As(err, &rpc), errors.As(err, &status) && status.Status < 500:
 			return t, fmt.Errorf("look at the agent's task: %w", err)
+		case errors.Is(err, ErrMalformed):
+			if malformed++; malformed == deadPolls {
+				return t, c.giveUp(ctx, t, fmt.Errorf("look at the agent's task: %w", err))
+			}
 		default:
 			if lost++; lost == 1 {
 				since = time.Now()
@@ -282,7 +324,7 @@ func (c *Client) Ask(ctx context.Context, m wire.Message, w Wait) (wire.Task, er
 }
 
 func (c *Client) look(ctx context.Context, id string) (wire.Task, error) {
-	ctx, cancel := context.WithTimeout(ctx, pollTime)
+	ctx, cancel := context.WithTimeoutCause(ctx, pollTime, fmt.Errorf("it did not answer within %s", pollTime))
 	defer cancel()
 	return c.Get(ctx, id)
 }
@@ -295,11 +337,11 @@ func (c *Client) gone(ctx context.Context, w Wait, lost int, since time.Time) bo
 	return lost >= deadPolls && time.Since(since) >= deadTime
 }
 
-func (c *Client) send(ctx context.Context, m wire.Message) (wire.Task, error) {
+func (c *Client) send(ctx context.Context, m wire.Message, alive func(context.Context) error) (wire.Task, error) {
 	pause := 2 * time.Second
 	for try := 1; ; try++ {
 		t, err := c.Send(ctx, m)
-		if err == nil || try == sendTries || !refused(err) {
+		if err == nil || try == sendTries || !refused(err) || alive != nil && alive(ctx) != nil {
 			if err != nil {
 				err = fmt.Errorf("send the agent its message: %w", err)
 			}

@@ -5,12 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/goleak"
@@ -206,5 +208,93 @@ func TestAddress(t *testing.T) {
 		if _, err := a2a.New(base, nil); err == nil {
 			t.Errorf("%q was taken", base)
 		}
+	}
+}
+
+// way is an agent without a network.
+type way func(r *http.Request, method string) (*http.Response, error)
+
+func (f way) RoundTrip(r *http.Request) (*http.Response, error) {
+	b, _ := io.ReadAll(r.Body)
+	var q struct{ Method string }
+	_ = json.Unmarshal(b, &q)
+	return f(r, q.Method)
+}
+
+func answer(status int, body string) (*http.Response, error) {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}, nil
+}
+
+// TestPatience: how long an agent may not answer, by the clock.
+func TestPatience(t *testing.T) {
+	const working = `{"jsonrpc":"2.0","id":"1",` + `"result":{"kind":"task","id":"t1","contextId":"c1","status":{"state":"working"}}}`
+	hang := func(r *http.Request) (*http.Response, error) {
+		<-r.Context().Done()
+		return nil, r.Context().Err()
+	}
+	refuse := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}
+	for name, tt := range map[string]struct {
+		way   way
+		alive error
+		limit time.Duration
+		want  error
+		took  time.Duration
+		sends int
+	}{
+		"nobody is there": {way: func(*http.Request, string) (*http.Response, error) { return nil, refuse }, want: a2a.ErrUnreachable, took: 29 * time.Second, sends: 5},
+		"it is dead":      {way: func(*http.Request, string) (*http.Response, error) { return nil, refuse }, alive: errors.New("dead"), want: a2a.ErrUnreachable, sends: 1},
+		"500 for ever": {way: func(_ *http.Request, method string) (*http.Response, error) {
+			if method == wire.A2AGet {
+				return answer(500, "oops")
+			}
+			return answer(200, working)
+		}, want: a2a.ErrUnreachable, took: time.Minute, sends: 1},
+		"looks hang": {way: func(r *http.Request, method string) (*http.Response, error) {
+			if method == wire.A2AGet {
+				return hang(r)
+			}
+			return answer(200, working)
+		}, want: a2a.ErrUnreachable, took: 90 * time.Second, sends: 1},
+		"hangs at the cancel": {way: func(r *http.Request, method string) (*http.Response, error) {
+			if method == wire.A2ACancel {
+				return hang(r)
+			}
+			return answer(200, working)
+		}, limit: time.Minute, want: context.DeadlineExceeded, took: 70 * time.Second, sends: 1},
+		"malformed": {way: func(_ *http.Request, method string) (*http.Response, error) {
+			if method == wire.A2AGet {
+				return answer(200, "[]")
+			}
+			return answer(200, working)
+		}, want: a2a.ErrMalformed, took: 140 * time.Millisecond, sends: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sends := 0
+				c, err := a2a.New("http://agent.test", way(func(r *http.Request, method string) (*http.Response, error) {
+					if method == wire.A2ASend {
+						sends++
+					}
+					return tt.way(r, method)
+				}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				w := a2a.Wait{}
+				if tt.alive != nil {
+					w.Alive = func(context.Context) error { return tt.alive }
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Hour)
+				if tt.limit > 0 {
+					ctx, cancel = context.WithTimeout(t.Context(), tt.limit)
+				}
+				defer cancel()
+				began := time.Now()
+				_, err = c.Ask(ctx, hello(), w)
+				if took := time.Since(began).Round(time.Millisecond); !errors.Is(err, tt.want) || took < tt.took || took > tt.took+3*time.Second || sends != tt.sends {
+					t.Errorf("%s, %d sends, %v", took, sends, err)
+				}
+			})
+		})
 	}
 }

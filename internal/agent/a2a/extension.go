@@ -42,7 +42,7 @@ func (c *Client) Operation(ctx context.Context, card *wire.AgentCard, uri, name 
 			return err
 		}
 	}
-	answer, err := c.do(ctx, op.Method, op.Endpoint, body, secret)
+	answer, err := c.do(ctx, op.Method, op.Endpoint, body, maxAnswer, secret)
 	if err != nil {
 		return fmt.Errorf("%s of %s: %w", name, uri, err)
 	}
@@ -50,7 +50,7 @@ func (c *Client) Operation(ctx context.Context, card *wire.AgentCard, uri, name 
 		return nil
 	}
 	if err := json.Unmarshal(answer, out); err != nil {
-		return fmt.Errorf("%s of %s: the answer can't be read: %w", name, uri, err)
+		return fmt.Errorf("%s of %s: %w: it is not of the form that is wanted", name, uri, ErrMalformed)
 	}
 	return nil
 }
