@@ -129,7 +129,7 @@ func (u Unmet) Problems() diag.List {
 func AddCommand(requirements []string) string {
 	out := "agent-env plugin add"
 	for _, r := range requirements {
-		out += " " + shellWord(r)
+		out += " " + ShellWord(r)
 	}
 	return out
 }
@@ -186,8 +186,8 @@ func repr(text string) string {
 	return b.String()
 }
 
-// shellWord is a text as a shell reads it.
-func shellWord(text string) string {
+// ShellWord is a text as a shell reads it.
+func ShellWord(text string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
 	if text != "" && strings.Trim(text, plain) == "" {
 		return text
@@ -352,7 +352,7 @@ func foreign(u Use) diag.Problem {
 	switch {
 	case u.Origin.Kind == catalog.GitPlugin:
 		p.Summary = "uses the " + u.String() + " of the git plugin " + from
-		p.Fix = "whoever runs it installs that with: agent-env plugin install " + shellWord(diag.Clean(cmp.Or(u.Origin.Where, "URL")))
+		p.Fix = "whoever runs it installs that with: agent-env plugin install " + ShellWord(diag.Clean(cmp.Or(u.Origin.Where, "URL")))
 	case from != "":
 		p.Summary = "uses the " + u.String() + ", which this machine's configuration registers, from " + from
 		p.Fix = "whoever runs it needs that package and its configuration"

@@ -26,6 +26,12 @@ func Main(ctx context.Context, args []string, s *term.Streams, env func(string) 
 	go func() { done <- execute(ctx, p, args) }()
 	select {
 	case err := <-done:
+		if _, ok := errors.AsType[*verb.Again](err); ok {
+			return report(s, rerun(s, args))
+		}
+		if killed, ok := errors.AsType[*verb.Killed](err); ok {
+			return die(killed.Signal)
+		}
 		return report(s, sig.error(err))
 	case <-sig.second:
 		for _, line := range p.Aborted() {

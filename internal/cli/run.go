@@ -77,6 +77,13 @@ func listInstead(cmd *cobra.Command, p *verb.Program, asJSON bool) error {
 	return clibundle.List(p, asJSON)
 }
 
+// refusal tells an error that says what is wrong from one that only ends the command.
+func refusal(err error) bool {
+	_, again := errors.AsType[*verb.Again](err)
+	_, killed := errors.AsType[*verb.Killed](err)
+	return !again && !killed && !verb.Silent(err)
+}
+
 func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) error {
 	a, err := p.Ready()
 	if err != nil {
@@ -108,7 +115,11 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 		Params: opts.Params, Models: opts.Models, Agent: opts.Agent,
 	}, rep)
 	if err != nil {
-		rep.Refused(err)
+		quiet()
+		rep.Close()
+		if err = p.Offer(ctx, err, o.DryRun); refusal(err) {
+			rep.Refused(err)
+		}
 		return err
 	}
 	saved := o.Save(ctx, p, &sum)

@@ -25,6 +25,8 @@ type signalError struct{ sig os.Signal }
 
 func (e signalError) Error() string { return "stopped by " + e.sig.String() }
 
+func (e signalError) Signal() os.Signal { return e.sig }
+
 func (e signalError) code() int {
 	if sig, ok := e.sig.(syscall.Signal); ok {
 		return verb.Signalled + int(sig)

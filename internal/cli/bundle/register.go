@@ -65,7 +65,7 @@ func register(ctx context.Context, p *verb.Program, text string, o registerOptio
 	rep := &registerReporter{s: p.Streams}
 	sum, err := engine.Register(ctx, bundlerun.Request{Source: src, DryRun: o.dryRun, AllowUnknownFields: o.unknown}, rep)
 	if err != nil {
-		return err
+		return p.Offer(ctx, err, o.dryRun)
 	}
 	if *o.json {
 		return p.Streams.JSON(registered{verb.V1(), sum.Bundle, sum.IDRoot, sum.DryRun, sum.Declared, sum.Writes, verb.Problems(rep.problems)})

@@ -17,6 +17,8 @@ import (
 type Program struct {
 	Streams *term.Streams
 	Env     func(string) (string, bool) // as os.LookupEnv
+	// Install installs distributions into the plugin environment, asking nothing and telling people what it does; nil where nothing can be installed.
+	Install func(ctx context.Context, requirements []string) error
 
 	mu    sync.Mutex
 	app   *app.App
