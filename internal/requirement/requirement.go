@@ -26,9 +26,7 @@ type Requirement struct {
 // A URLError is a requirement that names where its package is to come from.
 type URLError struct{ Text string }
 
-func (e *URLError) Error() string {
-	return "names a URL; a requirement names a package and its versions"
-}
+func (e *URLError) Error() string { return "names a URL" }
 
 // An UnprintableError is a requirement that holds a character which can't be printed, so that what people see is not what is installed.
 type UnprintableError struct{ Text string }
