@@ -159,7 +159,7 @@ func (m *maker) copiesSelf(ctx context.Context, p envstore.Part) (string, error)
 func (m *maker) writeContext(ctx context.Context, to io.Writer, files []artifact.Bytes, self bool) error {
 	w := tar.NewWriter(to)
 	for _, f := range files {
-		if err := m.writeFile(ctx, w, f); err != nil {
+		if err := writeFile(ctx, m.store, w, f); err != nil {
 			return fmt.Errorf("%s: %w", f.Path, err)
 		}
 	}
@@ -183,7 +183,7 @@ func (m *maker) writeContext(ctx context.Context, to io.Writer, files []artifact
 	return w.Close()
 }
 
-func (m *maker) writeFile(ctx context.Context, w *tar.Writer, f artifact.Bytes) error {
+func writeFile(ctx context.Context, objects store.Objects, w *tar.Writer, f artifact.Bytes) error {
 	h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Mode: 0o644, Size: f.Size}
 	switch {
 	case f.Link != "":
@@ -196,7 +196,7 @@ func (m *maker) writeFile(ctx context.Context, w *tar.Writer, f artifact.Bytes) 
 	if err := w.WriteHeader(h); err != nil || h.Typeflag != tar.TypeReg {
 		return err
 	}
-	in, _, err := store.OpenVerified(ctx, m.store, f.Digest)
+	in, _, err := store.OpenVerified(ctx, objects, f.Digest)
 	if err != nil {
 		return err
 	}

@@ -344,6 +344,7 @@ type Build struct {
 	Tag        string    // a name to give it; "" is none
 	// Sources is the digest of all that the image is made from: an image that was built of the same is answered again. "" builds always.
 	Sources string
+	Args    map[string]string // values of the Dockerfile's ARGs; they are part of Sources
 }
 
 // Built is an image that was made.

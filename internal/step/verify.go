@@ -46,15 +46,3 @@ type NetworkPolicy struct {
 
 // SandboxesPath is where deploy_sandbox appends a Sandbox.
 const SandboxesPath = "deployed_sandboxes"
-
-// Container is an element of metadata/deployed_docker_containers: a container that a task has started in one of its sandboxes.
-type Container struct {
-	Name    string `json:"container_name"`
-	Sandbox string `json:"sandbox_name"`
-	// Box is the run's sandbox that the container is, by the name that it is found by.
-	Box     string `json:"box_name"`
-	Workdir string `json:"workdir,omitempty"`
-}
-
-// ContainersPath is where run_docker_container appends a Container.
-const ContainersPath = "metadata/deployed_docker_containers"

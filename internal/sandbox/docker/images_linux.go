@@ -220,6 +220,12 @@ func (p *Provider) Build(ctx context.Context, b sandbox.Build) (sandbox.Built, e
 	if b.Sources != "" {
 		o.Labels[labelSources] = b.Sources
 	}
+	if len(b.Args) > 0 {
+		o.BuildArgs = map[string]*string{}
+		for k, v := range b.Args {
+			o.BuildArgs[k] = &v
+		}
+	}
 	if b.Platform != "" {
 		pl, err := platform(b.Platform)
 		if err != nil {

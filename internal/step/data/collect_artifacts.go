@@ -49,10 +49,8 @@ func (e *CollectArtifacts) Preflight(_ context.Context, d doc.Node, _ step.Plan)
 	refuse := func(field, code, summary, fix string) {
 		l.Add(diag.Problem{Pos: d.Get(field).Pos(), Where: field, Code: code, Summary: summary, Fix: fix})
 	}
-	for _, f := range []string{"env_id", "container_name"} {
-		if !d.Get(f).IsNull() {
-			refuse(f, "data.target", "files can only be collected from sandboxes by this version of agent-env", "name the source in sandbox_name")
-		}
+	if f := "env_id"; !d.Get(f).IsNull() {
+		refuse(f, "data.target", "files can only be collected from sandboxes and containers by this version of agent-env", "name the source in sandbox_name")
 	}
 	if suffix := d.Get("universe_id_suffix").Text(); suffix != "" {
 		err := ref.CheckLocal(ref.LocalPrefix + "x" + suffix)
@@ -89,7 +87,11 @@ func (e *CollectArtifacts) Run(ctx context.Context, c *step.Call) error {
 		return err
 	}
 	name := c.Doc.Get("sandbox_name").Text()
-	box, err := e.boxes.Box(ctx, c.Run, step.Target(c.Doc))
+	target, err := step.TargetBox(c.State, c.Doc)
+	if err != nil {
+		return err
+	}
+	box, err := e.boxes.Box(ctx, c.Run, target)
 	if err != nil {
 		return boxError(err)
 	}

@@ -244,13 +244,13 @@ func TestCollectSources(t *testing.T) {
 func TestCollectPreflight(t *testing.T) {
 	r := steptest.New(t, fake.Options{})
 	e := NewCollectArtifacts(r.Store, r.Deploy)
-	const only = "files can only be collected from sandboxes by this version of agent-env; name the source in sandbox_name"
+	const only = "files can only be collected from sandboxes and containers by this version of agent-env; name the source in sandbox_name"
 	for text, want := range map[string]string{
 		collect(``): "",
 		collect(`"universe_id_suffix": "-first"`):                      "",
 		collect(`"universe_id_suffix": "__x"`):                         "universe_id_suffix: can't end an id: __ marks what is derived from an id; use letters, digits and -",
 		collect(`"universe_id_suffix": "/../x"`):                       "universe_id_suffix: can't end an id: '@local/x/../x' has a path segment that is . or ..; use letters, digits and -",
-		collect(`"container_name": "c"`):                               "container_name: " + only,
+		collect(`"container_name": "c"`):                               "",
 		`{"id": "get", "type": "collect_artifacts"}`:                   "",
 		`{"id": "get", "type": "collect_artifacts", "env_id": "e"}`:    "env_id: " + only,
 		`{"id": "get", "type": "collect_artifacts", "agent_name":"a"}`: "",

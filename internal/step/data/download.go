@@ -111,7 +111,21 @@ func shown(u *url.URL) string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// get downloads a URL into an unnamed file, which the caller closes.
+// Check refuses what is no URL of a file on the web.
+func (d *Downloads) Check(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return errors.New("this is no URL") // the error would repeat all of it
+	}
+	return checkURL(u)
+}
+
+// Get downloads a URL into an unnamed file, which the caller closes. The error is typed.
+func (d *Downloads) Get(ctx context.Context, text string) (*os.File, int64, error) {
+	return d.get(ctx, text)
+}
+
+// get is Get.
 func (d *Downloads) get(ctx context.Context, text string) (*os.File, int64, error) {
 	u, err := url.Parse(text)
 	if err != nil {

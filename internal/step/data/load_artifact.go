@@ -65,12 +65,6 @@ var _ step.Preflighter = (*LoadArtifact)(nil)
 // Preflight tells which targets, sources and types can't be loaded.
 func (e *LoadArtifact) Preflight(ctx context.Context, d doc.Node, p step.Plan) diag.List {
 	var l diag.List
-	refuse := func(field, code, summary, fix string) {
-		l.Add(diag.Problem{Pos: d.Get(field).Pos(), Where: field, Code: code, Summary: summary, Fix: fix})
-	}
-	if f := "container_name"; !d.Get(f).IsNull() {
-		refuse(f, "data.target", "only environments, agents and sandboxes can be loaded into by this version of agent-env", "name the target in env_id, agent_name or sandbox_name")
-	}
 	fits, target, fix := artifact.HoldsFiles, "a sandbox", []any{artifact.File, artifact.FileUniverse}
 	if !d.Get("env_id").IsNull() {
 		fits, target, fix = envstore.HoldsData, "an environment", []any{artifact.Environment, artifact.EnvironmentUniverse}
@@ -192,7 +186,11 @@ func (e *LoadArtifact) Run(ctx context.Context, c *step.Call) error {
 		c.Log.Info("there was nothing to load: that step had nothing to store")
 		return nil
 	}
-	box, err := e.boxes.Box(ctx, c.Run, step.Target(c.Doc))
+	target, err := step.TargetBox(c.State, c.Doc)
+	if err != nil {
+		return err
+	}
+	box, err := e.boxes.Box(ctx, c.Run, target)
 	if err != nil {
 		return boxError(err)
 	}
@@ -203,6 +201,9 @@ func (e *LoadArtifact) Run(ctx context.Context, c *step.Call) error {
 		rec.Sandbox, rec.Destination = name, l.to
 		if who := c.Doc.Get("agent_name").Text(); who != "" && name == "" {
 			rec.Agent = &who
+		}
+		if k := c.Doc.Get("container_name").Text(); k != "" {
+			rec.Container = &k
 		}
 		c.Log.Info("loaded", "artifact", rec.ID, "version", rec.Version, "files", rec.Count, "into", l.to)
 		if err := c.Out.Append(LoadedPath, rec); err != nil {

@@ -97,16 +97,9 @@ func (e *UnitTestsVerifier) Run(ctx context.Context, c *step.Call) error {
 // container is the run's sandbox that the step means, and the folder to run in.
 func (e *UnitTestsVerifier) container(c *step.Call) (name, dir string, err error) {
 	box, want := c.Doc.Get("sandbox_name").Text(), c.Doc.Get("container_name").Text()
-	var have []string
-	for _, raw := range slices.Backward(c.State.List(step.ContainersPath)) {
-		var k step.Container
-		if json.Unmarshal(raw, &k) != nil || k.Sandbox != box {
-			continue
-		}
-		if k.Name == want && k.Box != "" {
-			return k.Box, k.Workdir, nil
-		}
-		have = append(have, k.Name)
+	k, have, ok := step.FindContainer(c.State, box, want)
+	if ok {
+		return k.Box, k.Workdir, nil
 	}
 	for _, raw := range c.State.List(step.SandboxesPath) { // a sandbox made of an image is a container too
 		var s step.Sandbox

@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 
@@ -61,6 +62,7 @@ func (e *TeardownSandboxes) Run(ctx context.Context, c *step.Call) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
+		done = append(done, e.containers(ctx, c, n.Text())...)
 		id, err := e.boxes.Remove(ctx, c.Run, n.Text())
 		switch {
 		case errors.Is(err, deploy.ErrNoBox):
@@ -78,4 +80,24 @@ func (e *TeardownSandboxes) Run(ctx context.Context, c *step.Call) error {
 		}
 	}
 	return nil
+}
+
+// containers removes the containers that were started in a sandbox, and answers their ids.
+func (e *TeardownSandboxes) containers(ctx context.Context, c *step.Call, sandbox string) []string {
+	var done []string
+	for _, raw := range c.State.List(step.ContainersPath) {
+		var k step.Container
+		if json.Unmarshal(raw, &k) != nil || k.Sandbox != sandbox {
+			continue
+		}
+		switch id, err := e.boxes.Remove(ctx, c.Run, k.Box); {
+		case errors.Is(err, deploy.ErrNoBox): // removed before
+		case err != nil:
+			c.Log.Warn("could not be removed; the run's end tries again", "container", k.Name, "error", err)
+		default:
+			done = append(done, id)
+			c.Log.Info("removed", "container", k.Name, "id", id)
+		}
+	}
+	return done
 }
