@@ -14,7 +14,23 @@ import (
 	"agentenv.internal/agentenv/internal/plugin/pyhost"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// shared is a folder with our own modules, which environments of tests have on their path.
+var shared string
+
+func TestMain(m *testing.M) {
+	dir, err := os.MkdirTemp("", "pyhost-")
+	if err != nil {
+		panic(err)
+	}
+	shared = dir
+	if err := pyhost.Modules(shared); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(dir)
+		os.Exit(code)
+	}))
+}
 
 // basePython is the interpreter of this machine, behind whatever shims, and the name of its library folder.
 var basePython = sync.OnceValues(func() (string, string) {
@@ -48,9 +64,7 @@ func generation(t testing.TB, plugins ...string) string {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, "pyvenv.cfg"), "home = "+filepath.Dir(base)+"\n")
-	if err := pyhost.Modules(site); err != nil {
-		t.Fatal(err)
-	}
+	write(t, filepath.Join(site, "ours.pth"), shared+"\n")
 	for _, p := range plugins {
 		if err := os.CopyFS(site, os.DirFS(filepath.Join("testdata", "plugins", p))); err != nil && !os.IsExist(err) {
 			t.Fatal(err)

@@ -1,0 +1,1 @@
+"""Steps and a command of a strategy game."""

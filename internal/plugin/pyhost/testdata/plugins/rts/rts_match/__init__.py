@@ -1,0 +1,1 @@
+"""Steps of a strategy game in real time."""
