@@ -50,6 +50,7 @@ type a2aRunner struct {
 // exchanges are what a prompt's agent and its model said.
 type exchanges struct {
 	ctx    context.Context //nolint:containedctx // the prompt's
+	log    *exchangeLog
 	mu     sync.Mutex
 	record func(trajectory.Event) error
 	spent  func(model.Usage)
@@ -250,11 +251,18 @@ func (r *a2aRunner) proxyFor(ctx context.Context, s Settings, x *exchanges) (*mo
 func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	r.prompt.Lock()
 	defer r.prompt.Unlock()
+	log := r.agent.all.exchangeLog(r.agent)
+	out, err := r.ask(ctx, p, log)
+	log.take(&out)
+	return out, err
+}
+
+func (r *a2aRunner) ask(ctx context.Context, p Prompt, log *exchangeLog) (Reply, error) {
 	s := p.Settings.or(r.settings)
 	if s.Model == "" {
 		s.Model = r.model
 	}
-	x := &exchanges{ctx: ctx, record: p.Record.Record, spent: p.Spent}
+	x := &exchanges{ctx: ctx, log: log, record: p.Record.Record, spent: p.Spent}
 	if r.box != nil {
 		proxy, err := r.proxyFor(ctx, s, x)
 		if err != nil {
@@ -369,7 +377,10 @@ func (x *exchanges) add(e modelproxy.Exchange) error {
 			x.spent(*e.Usage)
 		}
 	}
-	for _, ev := range modelproxy.Events(x.ctx, e) {
+	if err := x.log.add(e); err != nil {
+		return err
+	}
+	for _, ev := range modelproxy.Events(x.ctx, e, x.log.redact) {
 		if err := x.record(ev); err != nil {
 			return err
 		}

@@ -99,7 +99,7 @@ func (m cliMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runner, 
 		vars = append(vars, k+"="+v)
 	}
 	slices.Sort(vars)
-	run := &cliRunner{agent: a, box: box, note: c.note, exchanges: a.all.exchanges(a)}
+	run := &cliRunner{agent: a, box: box, note: c.note, exchanges: a.all.exchangeLog(a)}
 	run.cli = cli.New(m.profile, cli.Options{
 		Box: box, Command: c.path, Runtime: with, Version: c.version, Env: vars, Model: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(modelPort)),
 		State: cli.StateFolder + "/" + a.Instance, // several agents may share a sandbox of the run
@@ -116,7 +116,7 @@ type cliRunner struct {
 	box       guest.Box
 	cli       *cli.Agent
 	note      string
-	exchanges string
+	exchanges *exchangeLog
 
 	turn sync.Mutex // one at a time: the model's door is of one run's model
 
@@ -200,6 +200,13 @@ func (r *cliRunner) AddSkill(_ context.Context, s Skill) error {
 func (r *cliRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
+	out, err := r.ask(ctx, p)
+	r.exchanges.take(&out)
+	return out, err
+}
+
+// ask makes a turn.
+func (r *cliRunner) ask(ctx context.Context, p Prompt) (Reply, error) {
 	r.mu.Lock()
 	s := p.Settings.or(r.settings)
 	r.spent, r.told, r.fault = nil, p.Spent, nil

@@ -143,7 +143,7 @@ func (r *loopRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	}
 	tools.asking = &peerTurns{turn: ctx, spent: book}
 	a := loop.New(loop.Config{
-		Model: m, Tools: tools, Record: p.Record, MaxTurns: s.MaxTurns, Now: time.Now,
+		Model: m, Tools: tools, Record: p.Record, Ends: r.agent.all.o.Redact.Ends, MaxTurns: s.MaxTurns, Now: time.Now,
 		Request: model.Request{
 			Model: s.Model, System: tools.system(s.SystemPrompt), Effort: s.Effort, MaxThinking: s.MaxThinking, Schema: s.OutputFormat, Params: s.ModelParams,
 			Variant: max(r.agent.Trial, 1) - 1,

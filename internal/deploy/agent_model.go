@@ -1,17 +1,19 @@
 package deploy
 
 import (
+	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/model/source"
 	"agentenv.internal/agentenv/internal/modelproxy"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/trajectory"
 )
@@ -102,21 +104,51 @@ func (r *cliRunner) record(x modelproxy.Exchange) error {
 			r.told(*x.Usage)
 		}
 	}
-	if r.exchanges == "" {
+	return r.exchanges.add(x)
+}
+
+// exchangeLog is the record of what an agent and its models said to each other: a file that outlives the process, one exchange a line without
+// secrets, and of each turn the lines that are its own. The zero value keeps no file.
+type exchangeLog struct {
+	path   string
+	redact *redact.Redactor
+
+	mu   sync.Mutex
+	turn bytes.Buffer
+}
+
+// exchangeLog makes the log of an agent.
+func (g *Agents) exchangeLog(a *Agent) *exchangeLog {
+	return &exchangeLog{path: g.exchanges(a), redact: g.o.Redact}
+}
+
+// add keeps an exchange before its answer is given to the agent.
+func (l *exchangeLog) add(x modelproxy.Exchange) error {
+	b, err := modelproxy.Line(x, l.redact)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.turn.Write(b)
+	if l.path == "" {
 		return nil
 	}
-	b, err := json.Marshal(x)
+	if err := os.MkdirAll(filepath.Dir(l.path), 0o700); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(l.path, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
-	b = r.agent.all.o.Redact.JSON(b)
-	if err := os.MkdirAll(filepath.Dir(r.exchanges), 0o700); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(r.exchanges, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(b, '\n'))
+	_, err = f.Write(b)
 	return errors.Join(err, f.Close())
+}
+
+// take gives the turn's lines to a reply, and begins another turn.
+func (l *exchangeLog) take(out *Reply) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	out.Exchanges, out.ExchangesAt = bytes.Clone(l.turn.Bytes()), l.path
+	l.turn.Reset()
 }

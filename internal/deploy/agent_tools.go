@@ -338,8 +338,8 @@ func (t *agentTools) bash(ctx context.Context, command string, seconds float64) 
 		return boxFault(ctx, toolBash, err)
 	}
 	var b strings.Builder
-	shown(&b, "", r.Stdout)
-	shown(&b, "stderr:\n", r.Stderr)
+	t.stream(&b, "", r.Stdout)
+	t.stream(&b, "stderr:\n", r.Stderr)
 	switch e := r.Exit; {
 	case e.TimedOut:
 		fmt.Fprintf(&b, "[it was ended after %s]", limit)
@@ -351,14 +351,18 @@ func (t *agentTools) bash(ctx context.Context, command string, seconds float64) 
 	return loop.Result{Error: !r.Exit.OK(), Parts: []model.Part{{Text: b.String()}}}, nil
 }
 
-// shown writes what is kept of a stream and how much is left out.
-func shown(b *strings.Builder, head string, c guest.Captured) {
+// stream writes what is kept of a stream and how much is left out.
+func (t *agentTools) stream(b *strings.Builder, name string, c guest.Captured) {
 	if c.Total == 0 {
 		return
 	}
-	b.WriteString(head + strings.ToValidUTF8(string(c.Head), "�"))
+	head, tail := strings.ToValidUTF8(string(c.Head), "�"), strings.ToValidUTF8(string(c.Tail), "�")
+	if c.Truncated { // half a secret would be found by nobody later
+		head, tail = t.agent.all.o.Redact.Ends(head, tail)
+	}
+	b.WriteString(name + head)
 	if c.Truncated {
-		fmt.Fprintf(b, "\n[… %d bytes left out …]\n%s", c.Total-int64(len(c.Head))-int64(len(c.Tail)), strings.ToValidUTF8(string(c.Tail), "�"))
+		fmt.Fprintf(b, "\n[… %d bytes left out …]\n%s", c.Total-int64(len(c.Head))-int64(len(c.Tail)), tail)
 	}
 	if !strings.HasSuffix(b.String(), "\n") {
 		b.WriteByte('\n')

@@ -131,6 +131,10 @@ type Reply struct {
 	// Native is the agent's own record of the turn, as it keeps it; nil where the events are all there is.
 	Native       json.RawMessage
 	NativeFormat string
+	// Exchanges is what it and its model said to each other during the turn, one exchange a line, without secrets: what its model's door saw, whatever
+	// the agent tells. It is nil of agents that have no such door. ExchangesAt is the file that holds them, "" for none.
+	Exchanges   []byte
+	ExchangesAt string
 	// Peers is what it asked other agents; their use of models is in Usage.
 	Peers []PeerTurn
 	// Left out are settings that the agent doesn't take.

@@ -39,10 +39,10 @@ type Endpoint struct {
 
 // Patience is how long a Client waits and how often it tries. Zero values are the defaults.
 type Patience struct {
-	Tries int           // of an endpoint that answers, 6
-	Total time.Duration // over all tries, 10 minutes; a wait that an endpoint asks for beyond it ends the search at once
-	Idle  time.Duration // between two pieces of an answer, 3 minutes
-	First time.Duration // the first wait between tries, 500 ms; it doubles up to 30 s
+	Tries  int           // of an endpoint that answers, 6
+	Total  time.Duration // over all tries, 10 minutes; a wait that an endpoint asks for beyond it ends the search at once
+	Idle   time.Duration // between two pieces of an answer, 3 minutes
+	First  time.Duration // the first wait between tries, 500 ms; it doubles up to 30 s
 	Outage time.Duration // of an Endpoint without an Outage of its own: its Wait
 }
 

@@ -89,7 +89,9 @@ func (e *Error) again() bool {
 const maxMessage = 500
 
 // Refusal is the failure that an answer's status and body stand for.
-func Refusal(status int, body []byte, h http.Header) *Error { return statusError(status, said(body), h) }
+func Refusal(status int, body []byte, h http.Header) *Error {
+	return statusError(status, said(body), h)
+}
 
 // lasting tells whether the endpoint will refuse the next request too.
 func (e *Error) lasting() bool {

@@ -5,20 +5,21 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strings"
 
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/model/serve"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/trajectory"
 )
 
 // Events are what an exchange adds to a trajectory: what tools answered before it, and what the model answered. What users said is left to whoever
-// asked the agent. An answer that can't be read has its text whole.
-func Events(ctx context.Context, x Exchange) []trajectory.Event {
+// asked the agent. An answer that can't be read has its text whole, without
+// the secrets that lie across its pieces.
+func Events(ctx context.Context, x Exchange, r *redact.Redactor) []trajectory.Event {
 	var out []trajectory.Event
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, (&url.URL{Path: x.Path}).String(), bytes.NewReader(x.Request))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, (&url.URL{Path: x.Path}).String(), bytes.NewReader(x.Request))
 	if err == nil {
-		if q, err := serve.Read(r); err == nil {
+		if q, err := serve.Read(req); err == nil {
 			for i := range q.Request.Messages {
 				if m := &q.Request.Messages[i]; m.Role == model.ToolRole {
 					out = append(out, trajectory.Event{At: x.At, Kind: trajectory.Returned, Call: m.CallID, Text: m.Text(), Error: m.Error})
@@ -36,33 +37,13 @@ func Events(ctx context.Context, x Exchange) []trajectory.Event {
 			e.Usage.USD = &u.USD
 		}
 	}
-	if res := decoded(x); res != nil {
-		e.Text, e.Reasoning = res.Message.Text(), res.Message.Reasoning
-		for _, c := range res.Message.Calls {
+	if m := decoded(&x); m != nil {
+		e.Text, e.Reasoning = m.Text(), m.Reasoning
+		for _, c := range m.Calls {
 			e.Calls = append(e.Calls, trajectory.Call{ID: c.ID, Name: c.Name, Arguments: c.Args, Malformed: c.Malformed})
 		}
 	} else {
-		e.Text = x.Response
+		e.Text = clean(x.Response, r)
 	}
 	return append(out, e)
-}
-
-func decoded(x Exchange) *model.Response {
-	dialect := model.OpenAI
-	switch x.Protocol {
-	case serve.Chat:
-	case serve.Messages:
-		dialect = model.Anthropic
-	default:
-		return nil
-	}
-	media := "application/json"
-	if strings.HasPrefix(x.Response, "data:") || strings.HasPrefix(x.Response, "event:") {
-		media = "text/event-stream"
-	}
-	res, err := model.Decode(dialect, media, []byte(x.Response))
-	if err != nil {
-		return nil
-	}
-	return res
 }

@@ -207,3 +207,71 @@ func (r *Redactor) Across(a, b string) (string, string) {
 	}
 	return st.replacer.Replace(a), st.replacer.Replace(b)
 }
+
+// Pieces takes secrets out of a text that comes in pieces: of one that lies across them, the piece that it begins in has the mask and the others lose
+// their part of it. What one piece holds by itself goes too. It is p itself when nothing changes.
+func (r *Redactor) Pieces(p []string) []string {
+	st := r.current()
+	if st == nil || !st.in([]byte(strings.Join(p, ""))) {
+		return p
+	}
+	whole := strings.Join(p, "")
+	out := make([]string, 0, len(p))
+	var b strings.Builder
+	i := 0 // of whole: how far it has been looked at; beyond the end of a piece when a secret is
+	end := 0
+	for _, piece := range p {
+		end += len(piece)
+		b.Reset()
+		from := i
+		for i < end {
+			n := st.at(whole[i:])
+			if n == 0 {
+				i++
+				continue
+			}
+			b.WriteString(whole[from:i] + Mask)
+			i += n
+			from = i
+		}
+		if from < end {
+			b.WriteString(whole[from:end])
+		}
+		out = append(out, b.String())
+	}
+	return out
+}
+
+// at is the length of the longest secret that s begins with; 0 for none.
+func (st *state) at(s string) int {
+	for _, f := range st.forms {
+		if strings.HasPrefix(s, f) {
+			return len(f)
+		}
+	}
+	return 0
+}
+
+// Ends masks what may be parts of secrets where the middle of a text was left out: at the end of head, and at the beginning of tail. Parts shorter than
+// MinLen are left alone.
+func (r *Redactor) Ends(head, tail string) (string, string) {
+	st := r.current()
+	if st == nil {
+		return head, tail
+	}
+	if n := r.Open(head); n >= MinLen {
+		head = head[:len(head)-n] + Mask
+	}
+	most := 0
+	for _, f := range st.forms {
+		for n := min(len(tail), len(f)-1); n > most; n-- {
+			if strings.HasPrefix(tail, f[len(f)-n:]) {
+				most = n
+			}
+		}
+	}
+	if most >= MinLen {
+		tail = Mask + tail[most:]
+	}
+	return head, tail
+}

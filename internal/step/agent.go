@@ -48,6 +48,8 @@ type Trajectory struct {
 	ATIF         Object  `json:"atif"`
 	Native       *Object `json:"native,omitempty"`
 	NativeFormat string  `json:"native_format,omitempty"`
+	// Exchanges is the record of the model's door: one request and its answer a line.
+	Exchanges *Object `json:"model_exchanges,omitempty"`
 }
 
 // Usage is what a prompt took. USD is nil where nobody knows.

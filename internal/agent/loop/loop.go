@@ -50,6 +50,8 @@ type Config struct {
 	Record  Recorder
 	// MaxTurns bounds the model's answers in one turn of the conversation; 0 is DefaultMaxTurns.
 	MaxTurns int
+	// Ends masks what may be parts of secrets at the ends of the two pieces that are kept of a long result. It may be nil.
+	Ends func(head, tail string) (string, string)
 	// Now is the clock of the record.
 	Now func() time.Time
 	// Spent is told what each answer cost. It may be nil.
@@ -280,7 +282,7 @@ func (a *Agent) one(ctx context.Context, c *model.ToolCall, tools []model.Tool, 
 	case c.Malformed != "" && cut:
 		return refuse("The answer reached its limit inside this call, which was not made. Make it again, shorter."), nil
 	case c.Malformed != "":
-		return refuse("The arguments are not a JSON object, so the call was not made. They were: %s", clip(c.Malformed, 2000)), nil
+		return refuse("The arguments are not a JSON object, so the call was not made. They were: %s", clip(c.Malformed, 2000, a.c.Ends)), nil
 	}
 	r, err := a.c.Tools.Call(ctx, c.Name, c.Args)
 	if err != nil {
@@ -291,7 +293,7 @@ func (a *Agent) one(ctx context.Context, c *model.ToolCall, tools []model.Tool, 
 	}
 	for i, p := range r.Parts {
 		if p.Media == "" {
-			r.Parts[i].Text = clip(p.Text, maxResult)
+			r.Parts[i].Text = clip(p.Text, maxResult, a.c.Ends)
 		}
 	}
 	return r, nil
@@ -310,12 +312,15 @@ func names(tools []model.Tool) string {
 }
 
 // clip keeps head and tail of a text that is too long, and says how much is left out.
-func clip(s string, limit int) string {
+func clip(s string, limit int, ends func(head, tail string) (string, string)) string {
 	if len(s) <= limit {
 		return s
 	}
 	half := limit / 2
 	head, tail := strings.ToValidUTF8(s[:half], ""), strings.ToValidUTF8(s[len(s)-half:], "")
+	if ends != nil {
+		head, tail = ends(head, tail)
+	}
 	return fmt.Sprintf("%s\n[… %d bytes left out …]\n%s", head, len(s)-2*half, tail)
 }
 
@@ -332,7 +337,7 @@ func (a *Agent) returned(c *model.ToolCall, r *Result) error {
 func (a *Agent) done(r *Reply, repairs *int) (bool, error) {
 	switch r.Stop {
 	case model.StopRefusal:
-		return true, &Failure{"refusal", errors.New("the model would not answer: " + clip(r.Text, 300))}
+		return true, &Failure{"refusal", errors.New("the model would not answer: " + clip(r.Text, 300, a.c.Ends))}
 	case model.StopLength:
 		return true, &Failure{"length", errors.New("the model's answer reached its limit of tokens before it was complete")}
 	}
@@ -344,7 +349,7 @@ func (a *Agent) done(r *Reply, repairs *int) (bool, error) {
 		return true, nil
 	}
 	if *repairs++; *repairs > maxRepairs {
-		return true, &Failure{"schema", errors.New("the model's answer is no JSON, as it was asked for: " + clip(r.Text, 300))}
+		return true, &Failure{"schema", errors.New("the model's answer is no JSON, as it was asked for: " + clip(r.Text, 300, a.c.Ends))}
 	}
 	return false, a.begin([]model.Part{{Text: "Your answer is no JSON value of the schema you were given. Answer with that JSON alone."}})
 }

@@ -358,6 +358,7 @@ func (t *turn) do(ctx context.Context, parts []wire.Part) (deploy.Reply, error) 
 		return reply, errors.Join(err, step.Infra(&step.Error{Type: "RecordError", Err: kerr}))
 	}
 	t.agent.Recorded(record)
+	t.agent.Recorded(reply.ExchangesAt)
 	return reply, err
 }
 
@@ -408,6 +409,13 @@ func (t *turn) keep(ctx context.Context, a *deploy.Agent, conversation string, e
 			return nil, fmt.Errorf("keep the agent's own trajectory: %w", err)
 		}
 		out.Native, out.NativeFormat = new(step.Object(o)), reply.NativeFormat
+	}
+	if len(reply.Exchanges) > 0 {
+		o, err := t.e.objects.Keep(ctx, t.c.Run, reply.Exchanges)
+		if err != nil {
+			return nil, fmt.Errorf("keep what the agent and its model said: %w", err)
+		}
+		out.Exchanges = new(step.Object(o))
 	}
 	return out, nil
 }
