@@ -127,6 +127,10 @@ func Resolve(all []Distribution, builtin Names, env requirement.Environment) []C
 			switch {
 			case incompatible != "":
 				n.Status, n.Code, n.Reason = Failed, CodeIncompatible, incompatible
+			case c.Group == GroupOptions: // its name is a label; the flags come with the object
+			case c.Group == GroupBundles && builtin != nil && builtin(c.Group, c.Name):
+				n.Status, n.Code = Active, CodeQualified
+				n.Reason = fmt.Sprintf("runs as %s: the name alone is a bundle of agent-env itself", quote(requirement.Canonical(c.Package)+"/"+c.Name))
 			case builtin != nil && builtin(c.Group, c.Name):
 				n.Status, n.Code, n.Reason = Skipped, CodeBuiltinName, fmt.Sprintf("%s is a %s of agent-env itself", quote(c.Name), GroupWord(c.Group))
 			default:
@@ -160,6 +164,13 @@ func clash(out []Contribution, group string, same []int) {
 			}
 		}
 		name := requirement.Canonical(c.Package)
+		if group == GroupCommands { // the first keeps its command
+			if c.Conflicts = nil; i != same[0] {
+				c.Status, c.Code, c.Reason = Skipped, CodeNameConflict, "the command is "+out[same[0]].by()
+				c.Conflicts = []Claim{out[same[0]].Claim}
+			}
+			continue
+		}
 		if group == GroupBundles && packages[name] == 1 { // bundles have a longer name each
 			c.Status, c.Code = Active, CodeQualified
 			c.Reason = fmt.Sprintf("runs as %s: the name is also that of %s", quote(name+"/"+c.Name), strings.Join(others, ", "))

@@ -74,7 +74,8 @@ type Options struct {
 // Environment is the plugin environment as it was when it was opened. Its methods may be called from several goroutines.
 type Environment struct {
 	o       Options
-	held    *treestore.Held // nil: there is no generation
+	root    string          // the generation's folder; "" when there is none
+	held    *treestore.Held // nil where nothing has to be held
 	current string          // the generation's key
 	scan    func() ([]Distribution, []Problem)
 	record  func() (Record, error)
@@ -87,9 +88,7 @@ type Environment struct {
 // Open reads which generation is current, once, and holds it; the caller closes the environment. Where there is none yet the environment is
 // empty, and nothing is made.
 func Open(ctx context.Context, o Options) (*Environment, error) {
-	e := &Environment{o: o}
-	e.scan = sync.OnceValues(e.find)
-	e.record = sync.OnceValues(e.readRecord)
+	e := newEnvironment(o)
 	for range 100 { // a swap and a prune may come between the two reads
 		key, err := readCurrent(o.Dir)
 		if err != nil || key == "" {
@@ -105,10 +104,17 @@ func Open(ctx context.Context, o Options) (*Environment, error) {
 		if err != nil {
 			return e, fmt.Errorf("open the plugin environment: %w", err)
 		}
-		e.held, e.current = held, key
+		e.held, e.current, e.root = held, key, held.Path()
 		return e, nil
 	}
 	return e, errors.New("the plugin environment changes all the time; try again")
+}
+
+func newEnvironment(o Options) *Environment {
+	e := &Environment{o: o}
+	e.scan = sync.OnceValues(e.find)
+	e.record = sync.OnceValues(e.readRecord)
+	return e
 }
 
 var errGone = errors.New("the generation is not there")
@@ -154,12 +160,7 @@ func (e *Environment) Close() error {
 }
 
 // Dir is the generation's folder; "" when there is none.
-func (e *Environment) Dir() string {
-	if e.held == nil {
-		return ""
-	}
-	return e.held.Path()
-}
+func (e *Environment) Dir() string { return e.root }
 
 // Generation is the generation's key, another for every content; "" when there is none.
 func (e *Environment) Generation() string { return e.current }
@@ -175,18 +176,18 @@ func (e *Environment) Lock() *os.File {
 
 // Python is the interpreter of the generation, to be started with -I; "" when there is none.
 func (e *Environment) Python() string {
-	if e.held == nil {
+	if e.root == "" {
 		return ""
 	}
-	return filepath.Join(e.held.Path(), "bin", "python")
+	return interpreter(e.root)
 }
 
 // Script is where an executable that a distribution installed as name stands; "" when there is no generation or no such file.
 func (e *Environment) Script(name string) string {
-	if e.held == nil || name == "" || name != filepath.Base(name) {
+	if e.root == "" || name == "" || name != filepath.Base(name) {
 		return ""
 	}
-	path := filepath.Join(e.held.Path(), "bin", name)
+	path := filepath.Join(e.root, "bin", name)
 	if info, err := os.Stat(path); err != nil || info.IsDir() {
 		return ""
 	}
@@ -198,10 +199,10 @@ func (e *Environment) Record() (Record, error) { return e.record() }
 
 func (e *Environment) readRecord() (Record, error) {
 	var r Record
-	if e.held == nil {
+	if e.root == "" {
 		return r, nil
 	}
-	b, err := os.ReadFile(filepath.Join(e.held.Path(), recordFile))
+	b, err := os.ReadFile(filepath.Join(e.root, recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return r, nil
 	}
@@ -221,8 +222,8 @@ func (e *Environment) Distributions() ([]Distribution, []Problem) { return e.sca
 func (e *Environment) find() ([]Distribution, []Problem) {
 	var all []Distribution
 	var bad []Problem
-	if e.held != nil {
-		all, bad = Scan(sitePackages(e.held.Path()))
+	if e.root != "" {
+		all, bad = Scan(sitePackages(e.root))
 	}
 	for _, own := range e.o.Own { // the program's version counts, not that of the program that made the generation
 		d := Distribution{Name: own.Name, Version: own.Version, Own: true}

@@ -1,0 +1,291 @@
+package dist
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"agentenv.internal/agentenv/internal/diag"
+)
+
+const (
+	resolveTime = 600 * time.Second
+	installTime = 3600 * time.Second
+)
+
+// installer is what installs packages into a generation: uv or pip. An argv never holds a text that could be taken for an option.
+type installer interface {
+	name() string
+	base() Interpreter
+	start(ctx context.Context, w *work, dir string) error                // makes a copy of the current generation, or an empty one
+	own(ctx context.Context, w *work, dir string, wheels []string) error // installs the program's own wheels
+	addition(dir string, c Change, dry bool) []string
+	removal(dir string, names []string) []string
+	plan(ctx context.Context, w *work, dir string) ([]string, error)
+}
+
+func findInstaller(env func(string) (string, bool), base Interpreter) installer {
+	if uv := look(env, "uv"); uv != "" {
+		return &uvTool{path: uv, py: base}
+	}
+	return &pipTool{py: base}
+}
+
+func interpreter(dir string) string { return filepath.Join(dir, "bin", "python") }
+
+type uvTool struct {
+	path string
+	py   Interpreter
+}
+
+func (u *uvTool) name() string      { return "uv" }
+func (u *uvTool) base() Interpreter { return u.py }
+
+func (u *uvTool) start(ctx context.Context, w *work, dir string) error {
+	if copied, err := w.copyOld(u.py, dir); copied || err != nil {
+		return err
+	}
+	text, err := w.exec(ctx, dir, resolveTime, []string{u.path, "venv", "--quiet", "--no-project", "--allow-existing", "--relocatable", "--python", u.py.Path, dir})
+	if err != nil {
+		return failure("a virtual environment can't be made", text, err)
+	}
+	return w.refill(ctx, dir)
+}
+
+func (u *uvTool) own(ctx context.Context, w *work, dir string, wheels []string) error {
+	argv := append(u.argv("install", dir), "--quiet", "--offline", "--no-index", "--no-deps", "--reinstall", "--compile-bytecode")
+	text, err := w.exec(ctx, dir, resolveTime, append(argv, wheels...))
+	if err != nil {
+		return failure("", text, err)
+	}
+	return nil
+}
+
+func (u *uvTool) argv(verb, dir string) []string {
+	return []string{u.path, "pip", verb, "--python", interpreter(dir)}
+}
+
+func (u *uvTool) addition(dir string, c Change, dry bool) []string {
+	argv := append(u.argv("install", dir), "--link-mode", "copy", "--compile-bytecode", "--constraints", filepath.Join(dir, constraintsFile))
+	if dry {
+		argv = append(argv, "--dry-run")
+	}
+	if c.IndexURL != "" {
+		argv = append(argv, "--default-index", c.IndexURL)
+	}
+	for _, f := range c.FindLinks {
+		argv = append(argv, "--find-links", f)
+	}
+	return append(append(argv, "--"), c.Add...)
+}
+
+func (u *uvTool) removal(dir string, names []string) []string {
+	return append(append(u.argv("uninstall", dir), "--"), names...)
+}
+
+func (u *uvTool) plan(ctx context.Context, w *work, dir string) ([]string, error) {
+	text, err := w.exec(ctx, dir, resolveTime, u.addition(dir, w.change, true))
+	if err != nil {
+		return nil, failure("the installer can't resolve this", text, err)
+	}
+	return planLines(text), nil
+}
+
+// planLines are the lines of uv's dry run that say what would change, and pip's one.
+func planLines(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if sign, rest, ok := strings.Cut(line, " "); ok && rest != "" && (sign == "+" || sign == "-" || sign == "~") || strings.HasPrefix(line, "Would install ") {
+			out = append(out, diag.Clean(line))
+		}
+	}
+	return out
+}
+
+type pipTool struct{ py Interpreter }
+
+func (p *pipTool) name() string      { return "pip" }
+func (p *pipTool) base() Interpreter { return p.py }
+
+func (p *pipTool) start(ctx context.Context, w *work, dir string) error {
+	copied, err := w.copyOld(p.py, dir)
+	if err != nil {
+		return err
+	}
+	if copied {
+		all, _ := Scan(sitePackages(dir))
+		if slices.ContainsFunc(all, func(d Distribution) bool { return d.Canonical() == "pip" }) {
+			return nil
+		}
+		text, err := w.exec(ctx, dir, resolveTime, []string{interpreter(dir), "-I", "-m", "ensurepip"})
+		if err != nil {
+			return failure("there is neither uv nor pip; install uv", text, err)
+		}
+		return nil
+	}
+	text, err := w.exec(ctx, dir, resolveTime, []string{p.py.Path, "-I", "-m", "venv", dir})
+	if err != nil {
+		return failure("there is no uv, and Python can't make a virtual environment; install uv", text, err)
+	}
+	return w.refill(ctx, dir)
+}
+
+func (p *pipTool) own(ctx context.Context, w *work, dir string, wheels []string) error {
+	argv := []string{interpreter(dir), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--force-reinstall"}
+	text, err := w.exec(ctx, dir, resolveTime, append(argv, wheels...))
+	if err != nil {
+		return failure("", text, err)
+	}
+	return nil
+}
+
+func (p *pipTool) addition(dir string, c Change, dry bool) []string {
+	argv := []string{interpreter(dir), "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--constraint", filepath.Join(dir, constraintsFile)}
+	if dry {
+		argv = append(argv, "--dry-run")
+	}
+	if c.IndexURL != "" {
+		argv = append(argv, "--index-url", c.IndexURL)
+	}
+	for _, f := range c.FindLinks {
+		argv = append(argv, "--find-links", f)
+	}
+	return append(append(argv, "--"), c.Add...)
+}
+
+func (p *pipTool) removal(dir string, names []string) []string {
+	return append([]string{interpreter(dir), "-I", "-m", "pip", "uninstall", "--disable-pip-version-check", "--yes", "--"}, names...)
+}
+
+func (p *pipTool) plan(ctx context.Context, w *work, dir string) ([]string, error) {
+	text, err := w.exec(ctx, dir, resolveTime, p.addition(dir, w.change, true))
+	if err != nil {
+		return nil, failure("the installer can't resolve this", text, err)
+	}
+	return planLines(text), nil
+}
+
+// settings are the variables by which people tell their installer where packages come from. What would change where it installs to, or
+// turn off its checks, isn't among them.
+func settings() []string {
+	return []string{
+		"UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL", "UV_FIND_LINKS", "UV_NO_INDEX", "UV_OFFLINE", "UV_INDEX_STRATEGY",
+		"UV_KEYRING_PROVIDER", "UV_NATIVE_TLS", "UV_SYSTEM_CERTS", "UV_INSECURE_HOST", "UV_HTTP_TIMEOUT", "UV_CONCURRENT_DOWNLOADS", "UV_CACHE_DIR",
+		"UV_CONFIG_FILE", "UV_EXCLUDE_NEWER", "UV_PRERELEASE", "UV_NO_BUILD", "UV_NO_BINARY",
+		"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_NO_INDEX", "PIP_CERT", "PIP_CLIENT_CERT", "PIP_TRUSTED_HOST", "PIP_PROXY",
+		"PIP_DEFAULT_TIMEOUT", "PIP_TIMEOUT", "PIP_RETRIES", "PIP_CACHE_DIR", "PIP_NO_CACHE_DIR", "PIP_CONFIG_FILE", "PIP_KEYRING_PROVIDER",
+		"PIP_PRE", "PIP_NO_BINARY", "PIP_ONLY_BINARY",
+		"SSH_AUTH_SOCK", // packages of private git repositories
+	}
+}
+
+// exec runs one command of an installer and answers all that it said, which is told line by line meanwhile. It runs in a process group of its
+// own, so that a terminal's Ctrl-C reaches this process alone; the end of ctx ends the group.
+func (w *work) exec(ctx context.Context, dir string, most time.Duration, argv []string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("it takes longer than %s", most))
+	defer cancel()
+	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
+	cmd.Env = append(cleanEnv(w.old.env, settings()...), "UV_PYTHON_DOWNLOADS=never", "UV_NO_PROGRESS=1", "PIP_NO_COLOR=1", "PIP_PROGRESS_BAR=off")
+	cmd.Dir = dir // no project's settings apply
+	ownGroup(cmd)
+	cmd.WaitDelay = 5 * time.Second
+	said := &lines{tell: w.talk.Detail}
+	cmd.Stdout, cmd.Stderr = said, said
+	err := cmd.Run()
+	said.end()
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause
+	}
+	return said.text(), err
+}
+
+// lines keeps what a command says and tells every whole line.
+type lines struct {
+	mu   sync.Mutex
+	tell func(string)
+	all  bytes.Buffer
+	part []byte
+}
+
+const maxSaid = 1 << 20 // of a command's words: what is beyond is told but not kept
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if room := maxSaid - l.all.Len(); room > 0 {
+		l.all.Write(p[:min(room, len(p))])
+	}
+	l.part = append(l.part, p...)
+	for {
+		i := bytes.IndexByte(l.part, '\n')
+		if i < 0 {
+			break
+		}
+		l.line(l.part[:i])
+		l.part = l.part[i+1:]
+	}
+	return len(p), nil
+}
+
+var _ io.Writer = (*lines)(nil)
+
+func (l *lines) line(b []byte) {
+	if text := diag.Clean(strings.TrimRight(string(b), " \r")); text != "" && l.tell != nil {
+		l.tell(text)
+	}
+}
+
+func (l *lines) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.line(l.part)
+	l.part = nil
+}
+
+func (l *lines) text() string { return l.all.String() }
+
+// failure is an error with the end of what the installer said: 8 lines. Hints of the installer are left out, since they speak of options that
+// nobody here can give.
+func failure(what, said string, err error) error {
+	if errors.Is(err, context.Canceled) {
+		return err
+	}
+	var tail []string
+	for line := range strings.Lines(said) {
+		line = diag.Clean(strings.TrimRight(line, " \r\n"))
+		if line != "" && !strings.HasPrefix(strings.TrimSpace(line), "hint:") {
+			tail = append(tail, "  "+line)
+		}
+	}
+	tail = tail[max(0, len(tail)-8):]
+	if _, exited := errors.AsType[*exec.ExitError](err); !exited || len(tail) == 0 {
+		tail = append(tail, "  "+diag.Clean(err.Error()))
+	}
+	if what == "" {
+		what = "the installer failed"
+	}
+	return fmt.Errorf("%s:\n%s", what, strings.Join(tail, "\n"))
+}
+
+// shell spells an argv as a shell takes it.
+func shell(argv []string) string {
+	out := make([]string, len(argv))
+	for i, a := range argv {
+		out[i] = a
+		if a == "" || strings.ContainsFunc(a, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%_-+=:,./", r))
+		}) {
+			out[i] = "'" + strings.ReplaceAll(a, "'", `'"'"'`) + "'"
+		}
+	}
+	return diag.Clean(strings.Join(out, " "))
+}
