@@ -17,6 +17,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/model/source"
+	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/store/secrets"
 	"agentenv.internal/agentenv/internal/store/sqlite"
@@ -41,6 +42,7 @@ type App struct {
 	agents      part[*deploy.Agents]
 	engine      part[*bundlerun.Engine]
 	models      part[*source.Models]
+	plugins     part[*dist.Environment]
 
 	redact redact.Redactor // of everything that this process records or says of runs
 

@@ -18,6 +18,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/eval"
 	"agentenv.internal/agentenv/internal/cli/gateway"
 	"agentenv.internal/agentenv/internal/cli/image"
+	"agentenv.internal/agentenv/internal/cli/plugin"
 	"agentenv.internal/agentenv/internal/cli/runs"
 	"agentenv.internal/agentenv/internal/cli/sandbox"
 	"agentenv.internal/agentenv/internal/cli/schema"
@@ -106,6 +107,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		sandbox.New(p),
 		image.New(p),
 		gateway.New(p),
+		plugin.New(p),
 		config.New(p),
 		schema.New(p),
 		newConform(p),

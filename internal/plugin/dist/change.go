@@ -257,10 +257,10 @@ func (w *work) prepare(ctx context.Context, dir string) error {
 	}
 	w.say("plugin environment at %s, by %s, Python %s", w.o.Dir, w.tool.name(), base.Markers.PythonFullVersion)
 	if len(w.change.Add) == 0 {
-		w.say("Will run: %s", shell(w.tool.removal(dir, w.change.Remove)))
+		w.will(dir, w.tool.removal(dir, w.change.Remove))
 		return nil
 	}
-	w.say("Will run: %s", shell(w.tool.addition(dir, w.change, false)))
+	w.will(dir, w.tool.addition(dir, w.change, false))
 	w.out.Plan, err = w.tool.plan(ctx, w, dir)
 	if err != nil {
 		return err
@@ -269,6 +269,15 @@ func (w *work) prepare(ctx context.Context, dir string) error {
 		w.say("  %s", line)
 	}
 	return nil
+}
+
+// will tells a command that is going to be run in dir, a copy of the environment: paths are relative to it.
+func (w *work) will(dir string, argv []string) {
+	short := make([]string, len(argv))
+	for i, a := range argv {
+		short[i] = strings.TrimPrefix(a, dir+string(filepath.Separator))
+	}
+	w.say("Will run in a copy of it: %s", shell(short))
 }
 
 // constraintsFile pins the program's own distributions, so that no installer fetches others of their names.

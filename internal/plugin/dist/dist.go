@@ -20,6 +20,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -259,4 +260,43 @@ func sitePackages(root string) []string {
 		out = append(out, found...)
 	}
 	return out
+}
+
+// Ships finds the distribution whose files hold the module of a class (module:Class), by its RECORD. It opens one file for each distribution.
+func (e *Environment) Ships(class string) (Distribution, bool) {
+	module, _, _ := strings.Cut(class, ":")
+	path := strings.ReplaceAll(strings.TrimSpace(module), ".", "/")
+	if path == "" {
+		return Distribution{}, false
+	}
+	all, _ := e.Distributions()
+	for _, d := range all {
+		if d.Own || d.Dir == "" {
+			continue
+		}
+		if b, err := readBounded(filepath.Join(d.Dir, "RECORD"), maxRecord); err == nil && records(string(b), path) {
+			return d, true
+		}
+		for _, file := range []string{path + ".py", path + "/__init__.py"} { // installed without a RECORD: beside it, and alone there
+			if b, err := readBounded(filepath.Join(d.Dir, "top_level.txt"), maxHeader); err == nil && slices.Contains(strings.Fields(string(b)), strings.SplitN(path, "/", 2)[0]) {
+				if _, err := os.Stat(filepath.Join(filepath.Dir(d.Dir), file)); err == nil {
+					return d, true
+				}
+			}
+		}
+	}
+	return Distribution{}, false
+}
+
+const maxRecord = 64 << 20 // a line for every file of a package
+
+// records tells whether a RECORD lists the module at path.
+func records(record, path string) bool {
+	for line := range strings.Lines(record) {
+		file, _, _ := strings.Cut(strings.Trim(line, `"`), ",")
+		if file == path+".py" || file == path+"/__init__.py" || strings.HasPrefix(file, path+".") && strings.HasSuffix(file, ".so") {
+			return true
+		}
+	}
+	return false
 }

@@ -48,7 +48,7 @@ func checkSpec(s string) error {
 	if name := specName(s); requirement.IsCore(name) {
 		return fmt.Errorf("%s is agent-env itself; upgrade agent-env with the installer that installed it", name)
 	}
-	if isFile(s) {
+	if IsFile(s) {
 		if _, err := os.Stat(s); err != nil {
 			return fmt.Errorf("there is no file %s", diag.Repr(s))
 		}
@@ -63,9 +63,14 @@ func checkSpec(s string) error {
 	return nil
 }
 
-// isFile tells whether a text names a file or folder of this machine and not a package of an index.
-func isFile(s string) bool {
-	return strings.HasPrefix(s, ".") || filepath.IsAbs(s) || strings.HasSuffix(s, ".whl") || strings.HasSuffix(s, ".tar.gz") || strings.HasSuffix(s, ".zip")
+// IsFile tells whether a text names a file or folder of this machine and not a package of an index.
+func IsFile(s string) bool {
+	return !strings.Contains(s, "://") && (strings.HasPrefix(s, ".") || filepath.IsAbs(s) || strings.HasSuffix(s, ".whl") || strings.HasSuffix(s, ".tar.gz") || strings.HasSuffix(s, ".zip"))
+}
+
+// IsFolder tells whether a place to look for packages is a folder of this machine and no page.
+func IsFolder(s string) bool {
+	return s != "" && !strings.Contains(s, "://") && !strings.HasPrefix(s, "-")
 }
 
 // specName is the canonical name of what a text installs, from a requirement, a URL requirement, or the name of a file or URL of a wheel or

@@ -82,7 +82,7 @@ func (e *Environment) Report(ctx context.Context, o ReportOptions) (Report, erro
 	} else if err := load(ctx, found, o.Loader); err != nil {
 		return Report{}, err
 	}
-	if r.Loaded {
+	if r.Loaded && len(found) > 0 {
 		if err := apply(ctx, found, o, r.Groups); err != nil {
 			return Report{}, err
 		}

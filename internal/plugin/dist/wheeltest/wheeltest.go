@@ -134,7 +134,13 @@ func Folder(tb testing.TB, wheels ...Wheel) string {
 
 // Install lays a distribution out in a folder of packages and a folder of executables, as an installer would.
 func (w Wheel) Install(site, bin string) error {
-	for name, b := range w.files() {
+	all := w.files()
+	var record strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&record, "%s,,\n", name)
+	}
+	all[w.DistInfo()+"/RECORD"] = []byte(record.String())
+	for name, b := range all {
 		dest, mode := filepath.Join(site, filepath.FromSlash(name)), os.FileMode(0o644)
 		if _, script, ok := strings.Cut(name, ".data/scripts/"); ok {
 			dest, mode = filepath.Join(bin, path.Base(script)), 0o755

@@ -1,0 +1,248 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/catalog"
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/env"
+	"agentenv.internal/agentenv/internal/plugin/dist"
+	"agentenv.internal/agentenv/internal/plugin/pyhost"
+	"agentenv.internal/agentenv/internal/requirement"
+	"agentenv.internal/agentenv/internal/step"
+)
+
+func (a *App) pluginOptions() dist.Options {
+	return dist.Options{
+		Dir: filepath.Join(a.Config().StateRoot(), "plugins"), Env: a.opt.Env,
+		Own: []dist.Own{{Name: pyhost.FrameworkName, Version: FrameworkVersion}, {Name: pyhost.ProtocolName, Version: ProtocolVersion}},
+	}
+}
+
+// PluginEnvironment is the plugin environment of this process: the generation that is current when it is first asked for, held until Close.
+func (a *App) PluginEnvironment(ctx context.Context) (*dist.Environment, error) {
+	return a.plugins.get(func() (*dist.Environment, error) {
+		if a.Config().StateRoot() == "" {
+			return nil, a.ConfigProblems().Err() // says that there is no home folder
+		}
+		e, err := dist.Open(ctx, a.pluginOptions())
+		if err != nil {
+			return nil, errors.Join(err, e.Close())
+		}
+		a.onClose(func(context.Context) error { return e.Close() })
+		return e, nil
+	})
+}
+
+// PluginReport says what is installed in the plugin environment and what became of it. With load every plugin is imported, in processes of
+// their own. commands tells which commands and flags of the command line are taken.
+func (a *App) PluginReport(ctx context.Context, load bool, commands dist.Names) (dist.Report, error) {
+	e, err := a.PluginEnvironment(ctx)
+	if err != nil {
+		return dist.Report{}, err
+	}
+	o := a.reportOptions(e, commands)
+	if !load {
+		o.Loader = nil
+	}
+	return e.Report(ctx, o)
+}
+
+// ChangePlugins installs distributions into the plugin environment, or removes them. An environment that this process has opened already
+// stays the one that it was. A removal of what the configuration names is refused unless force.
+func (a *App) ChangePlugins(ctx context.Context, c dist.Change, force bool, commands dist.Names, t dist.Talk) (dist.Outcome, error) {
+	if a.Config().StateRoot() == "" {
+		return dist.Outcome{}, a.ConfigProblems().Err()
+	}
+	if len(c.Remove) > 0 && !force {
+		if err := a.named(ctx, c.Remove); err != nil {
+			return dist.Outcome{}, err
+		}
+	}
+	base := func(dir string) ([]string, error) {
+		wheels, err := pyhost.Wheels(dir)
+		var out []string
+		for _, w := range wheels {
+			out = append(out, w.Path)
+		}
+		return out, err
+	}
+	m := dist.NewManager(a.pluginOptions(), base, func(e *dist.Environment) dist.ReportOptions { return a.reportOptions(e, commands) })
+	return m.Apply(ctx, c, t)
+}
+
+// named refuses to remove distributions whose classes the configuration names.
+func (a *App) named(ctx context.Context, remove []string) error {
+	e, err := a.PluginEnvironment(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, impl := range a.impls() {
+		d, ok := e.Ships(impl.Value)
+		if ok && slices.ContainsFunc(remove, func(name string) bool { return requirement.Canonical(name) == d.Canonical() }) {
+			errs = append(errs, fmt.Errorf("blocked: [%s] of %s names %s, which %s ships; take it out there, or use --force", impl.Table, impl.File, impl.Value, d.Name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (a *App) reportOptions(e *dist.Environment, commands dist.Names) dist.ReportOptions {
+	return dist.ReportOptions{Builtin: a.builtinNames(commands), Impls: a.impls(), Config: a.configTrouble(), Loader: pluginLoader{e, a.opt.Env}}
+}
+
+// builtinNames tells which names the program serves itself.
+func (a *App) builtinNames(commands dist.Names) dist.Names {
+	steps := step.Kinds()
+	return func(group, name string) bool {
+		switch group {
+		case dist.GroupSteps:
+			_, ok := steps.Get(name)
+			return ok
+		case dist.GroupEnvs:
+			return slices.Contains(env.Types(), name)
+		case dist.GroupArtifacts:
+			return slices.Contains(artifact.Types(), name)
+		case dist.GroupSandboxes:
+			return name == "local" || name == "docker"
+		case dist.GroupBundles:
+			all, err := a.Installed()
+			return err == nil && slices.ContainsFunc(all, func(i Installed) bool { return i.Package == shippedBy && i.Name == name })
+		case dist.GroupCommands, dist.GroupOptions:
+			return commands != nil && commands(group, name)
+		default:
+			return false
+		}
+	}
+}
+
+// impls are the classes that the configuration names.
+func (a *App) impls() []dist.Impl {
+	c := a.Config()
+	var out []dist.Impl
+	for _, t := range []struct{ table, group string }{{"envs", dist.GroupEnvs}, {"task_steps", dist.GroupSteps}, {"artifacts", dist.GroupArtifacts}} {
+		for _, class := range c.Impls(t.table) {
+			out = append(out, dist.Impl{Group: t.group, Value: class, File: c.Path(), Table: t.table})
+		}
+	}
+	return out
+}
+
+// configTrouble is what is wrong with the configuration; nil when nothing is.
+func (a *App) configTrouble() *dist.Trouble {
+	problems := a.ConfigProblems()
+	if !problems.HasErrors() {
+		return nil
+	}
+	t := dist.Trouble{Code: dist.CodeConfigInvalid, Reason: problems.Err().Error()}
+	path := a.Config().Path()
+	if _, err := os.Stat(path); path != "" && errors.Is(err, os.ErrNotExist) {
+		t.Code = dist.CodeConfigMissing
+	} else if slices.ContainsFunc(problems, func(p diag.Problem) bool {
+		return p.Severity == diag.Error && (strings.HasPrefix(p.Code, "toml.") || p.Code == "config.file")
+	}) {
+		t.Code = dist.CodeConfigBad
+	}
+	return &t
+}
+
+// ConfigTrouble is what is wrong with the configuration, as reports about plugins say it; nil when nothing is.
+func (a *App) ConfigTrouble() *dist.Trouble { return a.configTrouble() }
+
+// pluginLoader loads the plugins of an environment.
+type pluginLoader struct {
+	e   *dist.Environment
+	env func(string) (string, bool)
+}
+
+// Load imports what is written in Python in processes of its own; of executables it only looks whether they are there.
+func (l pluginLoader) Load(ctx context.Context, claims []dist.Claim) ([]dist.Loaded, error) {
+	out := make([]dist.Loaded, len(claims))
+	var entries []pyhost.Entry
+	var where []int
+	for i, c := range claims {
+		if !c.Exec {
+			entries, where = append(entries, pyhost.Entry{Group: c.Group, Name: c.Name, Value: c.Value}), append(where, i)
+			continue
+		}
+		out[i] = dist.Loaded{Status: dist.Active, Type: c.Name}
+		if l.e.Script(c.Value) == "" {
+			out[i] = dist.Loaded{Status: dist.Failed, Code: dist.CodeLoadFailed, Reason: "failed to load: it installed no executable " + diag.Repr(c.Value)}
+		}
+	}
+	if len(entries) == 0 {
+		return out, nil
+	}
+	if l.e.Python() == "" {
+		return nil, errors.New("there is no plugin environment to load classes in: add a plugin first")
+	}
+	loaded, err := pyhost.Loader{Python: l.e.Python()}.Load(ctx, entries)
+	if err != nil {
+		return nil, err
+	}
+	for n, i := range where {
+		r := loaded[n]
+		out[i] = dist.Loaded{Status: dist.Status(r.Status), Code: r.Code, Reason: r.Reason, Type: typeName(r.Type)}
+	}
+	return out, nil
+}
+
+// installedPlugins is what bundles ask of the plugin environment.
+type installedPlugins struct{ a *App }
+
+var _ bundle.Plugins = installedPlugins{}
+
+func (p installedPlugins) Installed(ctx context.Context) (requirement.Installed, error) {
+	return p.a.PluginEnvironment(ctx)
+}
+
+func (p installedPlugins) Environment(ctx context.Context) (requirement.Environment, string, error) {
+	e, err := p.a.PluginEnvironment(ctx)
+	if err != nil {
+		return requirement.Environment{}, "", err
+	}
+	m, err := e.Markers(ctx)
+	if errors.Is(err, dist.ErrNoPython) {
+		return m, fmt.Sprintf("there is no python3 here: markers count as for Python %s on this machine", m.PythonVersion), nil
+	}
+	return m, "", err
+}
+
+// Origin finds who claims a type, before anything of it is loaded.
+func (p installedPlugins) Origin(ctx context.Context, group, name string) (catalog.Origin, bool) {
+	e, err := p.a.PluginEnvironment(ctx)
+	if err != nil {
+		return catalog.Origin{}, false
+	}
+	m, err := e.Markers(ctx)
+	if err != nil && !errors.Is(err, dist.ErrNoPython) {
+		return catalog.Origin{}, false
+	}
+	all, _ := e.Distributions()
+	for _, c := range dist.Resolve(all, p.a.builtinNames(nil), m) {
+		if c.Group == group && c.Name == name && c.Usable() {
+			return catalog.Origin{Kind: catalog.Distribution, Package: c.Package, Version: c.Version, Where: c.Dir}, true
+		}
+	}
+	return catalog.Origin{}, false
+}
+
+// typeName is the name in what a load says of a type.
+func typeName(raw json.RawMessage) string {
+	var t struct {
+		Name string `json:"name"`
+	}
+	if json.Unmarshal(raw, &t) != nil {
+		return ""
+	}
+	return t.Name
+}

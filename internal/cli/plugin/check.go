@@ -1,0 +1,83 @@
+package plugin
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/plugin/dist"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+func newCheck(p *verb.Program) *cobra.Command {
+	var asJSON *bool
+	cmd := &cobra.Command{
+		Use:   "check",
+		Short: "Load every plugin and say what doesn't take effect",
+		Long: `Loads everything that plugins provide and prints a line for each thing that doesn't take effect. It fails when there is one, and when the
+configuration or the metadata of a package can't be read. What the configuration replaces is no problem.`,
+		Example: "  agent-env plugin check && echo all in effect",
+		Args:    verb.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return check(cmd.Context(), p, cmd, *asJSON) },
+	}
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+// checked is what --json prints.
+type checked struct {
+	report
+	OK       bool      `json:"ok"`
+	Problems []problem `json:"problems"`
+}
+
+type problem struct {
+	contribution
+	Package string `json:"package"`
+	Version string `json:"version"`
+}
+
+func check(ctx context.Context, p *verb.Program, cmd *cobra.Command, asJSON bool) error {
+	a, r, err := look(ctx, p, cmd, true)
+	if err != nil {
+		return err
+	}
+	var bad []dist.Contribution
+	total := 0
+	for _, pl := range r.Plugins {
+		total += len(pl.Contributions)
+		for _, c := range pl.Contributions {
+			if c.Status != dist.Active && c.Status != dist.Replaced {
+				bad = append(bad, c)
+			}
+		}
+	}
+	trouble := a.ConfigTrouble()
+	ok := len(bad) == 0 && trouble == nil && len(r.Discovery) == 0
+	if asJSON {
+		out := checked{report: encode(a, r), OK: ok, Problems: []problem{}}
+		for _, c := range bad {
+			out.Problems = append(out.Problems, problem{encodeContribution(c), c.Package, c.Version})
+		}
+		if err := p.Streams.JSON(out); err != nil || ok {
+			return err
+		}
+		return verb.Exit(verb.Refused)
+	}
+	troubles(p.Streams, r)
+	for _, c := range bad {
+		p.Streams.Println(term.Clean(fmt.Sprintf("%s %s: %s %s: ", c.Package, c.Version, dist.GroupWord(c.Group), c.Name)) + state(c))
+	}
+	switch {
+	case len(bad) > 0:
+		return fmt.Errorf("%d plugin contribution(s) did not take effect", len(bad))
+	case trouble != nil:
+		return fmt.Errorf("the configuration can't be used: %s", trouble.Reason)
+	case !ok:
+		return fmt.Errorf("the metadata of %s can't be read", verb.Count(len(r.Discovery), "package"))
+	}
+	p.Streams.Printf("ok: %d plugin package(s), %d contribution(s), all in effect\n", len(r.Plugins), total)
+	return nil
+}
