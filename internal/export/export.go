@@ -64,6 +64,9 @@ func Init(ctx context.Context, dir string, from From, o Options) (Report, error)
 	}
 	x.report.Bundle, x.report.IDRoot = t.dir, t.idRoot
 	x.papers()
+	if err := x.manifest(ctx); err != nil {
+		return Report{}, err
+	}
 	if err := t.write(ctx, x.files, o); err != nil {
 		return Report{}, err
 	}
@@ -181,6 +184,9 @@ type Stays struct {
 func (s Stays) String() string {
 	return fmt.Sprintf("%s %s v%d: %s: %s", s.Kind, s.ID, s.Version, s.Where, s.Why)
 }
+
+// stepType is what a Need of a step is.
+const stepType = "step type"
 
 // Need is a type that the program has from elsewhere.
 type Need struct {

@@ -342,7 +342,7 @@ artifact @local/dist/data/f: tasks/t.json: step 'l1': artifact_id: it comes with
 
 func TestNeeds(t *testing.T) {
 	r := newRig(t)
-	r.o.Bundle.Kinds.Add("acme_check", catalog.Origin{Kind: catalog.Distribution, Package: "agentenv-acme"}, &step.Kind{Name: "acme_check", Fields: doc.Schema{Open: true}})
+	r.o.Bundle.Kinds.Add("acme_check", catalog.Origin{Kind: catalog.Distribution, Package: "agentenv-acme", Version: "1.2.0+acme.1"}, &step.Kind{Name: "acme_check", Fields: doc.Schema{Open: true}})
 	r.o.Bundle.Kinds.Add("mine", catalog.Origin{Kind: catalog.Config}, &step.Kind{Name: "mine", Fields: doc.Schema{Open: true}})
 	r.task("@local/x/t", `[{"id":"a","type":"acme_check","data":"@local/x/f"},{"id":"b","type":"acme_check"},{"id":"c","type":"mine"}]`)
 	rep := r.must("out", fromTask("@local/x/t"))
@@ -351,6 +351,9 @@ func TestNeeds(t *testing.T) {
 	}
 	if got := needLines(rep.Needs); !slices.Equal(got, want) {
 		t.Errorf("needs %q", got)
+	}
+	if got := read(t, r.path("out"))["bundle.toml"]; got != "requires = [\"agentenv-acme>=1.2.0\"]\n" || !slices.Contains(rep.Files, "bundle.toml") {
+		t.Errorf("bundle.toml is %q, files %q", got, rep.Files)
 	}
 	if len(rep.Floating) != 1 || !strings.Contains(rep.Floating[0].Why, "don't say which of their fields name stored entities") {
 		t.Errorf("floating %v", rep.Floating)

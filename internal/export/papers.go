@@ -1,12 +1,15 @@
 package export
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/ref"
 )
 
 // Section is a part of a report, as people read it.
@@ -54,6 +57,34 @@ func needLines(needs []Need) []string {
 func (x *exporter) papers() {
 	x.files["README.md"] = content{text: []byte(x.readme())}
 	x.files["provenance.json"] = content{text: provenance(x.report, x.options)}
+}
+
+// manifest adds a bundle.toml that requires the distributions whose types are used, if any are.
+func (x *exporter) manifest(ctx context.Context) error {
+	var uses []bundle.Use
+	use := func(group, name, where string) {
+		if from, ok := x.options.Bundle.Origin(ctx, group, name); ok {
+			uses = append(uses, bundle.Use{Group: group, Type: name, Origin: from, Where: where})
+		}
+	}
+	for _, n := range x.report.Needs {
+		if n.What == stepType {
+			use(bundle.StepTypes, n.Name, n.Where[0])
+		}
+	}
+	for _, w := range x.report.Written {
+		switch w.Kind {
+		case ref.Env:
+			use(bundle.EnvTypes, w.Type, w.Folder)
+		case ref.Artifact:
+			use(bundle.ArtifactTypes, w.Type, w.Folder)
+		}
+	}
+	d, err := x.options.Bundle.Declare(ctx, uses, false, nil)
+	if err == nil && len(d.Missing) > 0 {
+		x.files[bundle.ManifestName] = content{text: []byte(d.Text())}
+	}
+	return err
 }
 
 // readme begins with the description that lists show.

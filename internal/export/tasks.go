@@ -275,7 +275,7 @@ func (e *exportedTask) needs(i int) {
 		if by == "" || c.Origin.Kind == catalog.Config {
 			by = "configuration"
 		}
-		e.need(by, s.Type, "step type", e.where(i, ""))
+		e.need(by, s.Type, stepType, e.where(i, ""))
 		if len(s.Kind.Refs) == 0 && mentionsIDs(s.Doc) {
 			e.report.Floating = append(e.report.Floating, Floats{
 				e.where(i, ""), ref.Artifact, "(not declared)",
