@@ -84,3 +84,15 @@ func loadOps(ctx context.Context, o Objects, diff json.RawMessage) ([]step.Op, e
 	}
 	return ops, nil
 }
+
+// Outputs are the changes of the context document that the end of a step committed, as its event has them: none for other events.
+func Outputs(ctx context.Context, o Objects, e runlog.Event) ([]step.Op, error) {
+	if e.Kind != runlog.StepEnded {
+		return nil, nil
+	}
+	var end runlog.StepEnd
+	if err := json.Unmarshal(e.Data, &end); err != nil {
+		return nil, err
+	}
+	return loadOps(ctx, o, end.Diff)
+}

@@ -156,6 +156,7 @@ type PromptResponse struct {
 	TrajectoryURL string      `json:"agent_trajectory_object_url,omitempty"`
 	URLs          []string    `json:"target_agent_per_turn_trajectory_object_urls,omitempty"`
 	Turns         []Turn      `json:"turns"`
+	UserAgent     string      `json:"user_agent_name,omitempty"` // that wrote the messages after the first
 }
 
 // agentMark begins the names by which Boxes that know agents open an agent's sandbox. No sandbox has a name that begins so.

@@ -21,16 +21,33 @@ import (
 
 func newShow(p *verb.Program) *cobra.Command {
 	var asJSON *bool
+	var t trajectoryOptions
 	cmd := &cobra.Command{
-		Use:               "show RUN",
-		Short:             "Show one run: its steps, scores, sandboxes and how isolated they were",
-		Long:              "Shows one run. RUN is a run's id, or the end or beginning of one that no other run shares.",
-		Example:           "  agent-env runs show hello-03hyh3l6",
+		Use:   "show RUN",
+		Short: "Show one run: its steps, scores, sandboxes and how isolated they were",
+		Long: `Shows one run. RUN is a run's id, or the end or beginning of one that no other run shares.
+
+With --trajectory it shows what its agents did instead: messages, calls of tools and what came back. A run that is under way, or that was killed, is shown to the last thing that
+happened; --follow waits for more until the run has ended.`,
+		Example:           "  agent-env runs show hello-03hyh3l6\n  agent-env runs show 03hyh3l6 --trajectory --follow",
 		Args:              verb.Args("RUN"),
 		ValidArgsFunction: completeIDs(p),
-		RunE:              func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), p, args[0], *asJSON) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case !t.on && (t.follow || t.step != ""):
+				return verb.Usagef("--follow and --step go with --trajectory")
+			case t.on && t.follow && *asJSON:
+				return verb.Usagef("--follow prints text; leave out --json")
+			case t.on:
+				return showTurns(cmd.Context(), p, args[0], t, *asJSON)
+			}
+			return show(cmd.Context(), p, args[0], *asJSON)
+		},
 	}
 	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	cmd.Flags().BoolVar(&t.on, "trajectory", false, "show what the run's agents did")
+	cmd.Flags().StringVar(&t.step, "step", "", "with --trajectory: only in this `STEP`")
+	cmd.Flags().BoolVarP(&t.follow, "follow", "f", false, "with --trajectory: wait for more until the run has ended")
 	return cmd
 }
 

@@ -135,6 +135,9 @@ func (e *PromptAgent) Run(ctx context.Context, c *step.Call) (err error) {
 	if err != nil {
 		return err
 	}
+	if said != nil {
+		rec.UserAgent = said.agent.Name
+	}
 	most, _ := c.Doc.Get("max_conversation_turns").Int()
 	defer func() {
 		if lerr := said.leave(ctx); lerr != nil {

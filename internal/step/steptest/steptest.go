@@ -124,7 +124,7 @@ func (r *Rig) useModels(patience model.Patience) {
 	r.Models = source.New(r.Store, func(context.Context) (source.Settings, error) { return r.Settings, nil }, patience)
 	r.Agents = deploy.NewAgents(r.Deploy, r.Envs, deploy.AgentOptions{
 		Models: r.Models, Store: r.Store, Redact: &r.Redact, Release: "test", Records: r.T.TempDir(),
-		Waits: deploy.AgentWaits{Card: 20 * time.Second, Malformed: 200 * time.Millisecond, Operation: time.Second, End: 500 * time.Millisecond},
+		Waits:   deploy.AgentWaits{Card: 20 * time.Second, Malformed: 200 * time.Millisecond, Operation: time.Second, End: 500 * time.Millisecond},
 		Default: func(context.Context) (string, error) { return agent.Loop, nil },
 	})
 }
