@@ -24,6 +24,7 @@ type bridge struct {
 	calls map[string]func(params json.RawMessage) (any, error) // host calls
 	temp  string
 	err   bytes.Buffer
+	errs  string // the file that has stderr, where err hasn't
 
 	writing sync.Mutex
 	mu      sync.Mutex

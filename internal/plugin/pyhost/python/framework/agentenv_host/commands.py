@@ -1,4 +1,4 @@
-"""Commands of plugins: click objects, run on the main thread with the person's terminal."""
+"""Commands of plugins, and options that they add to agent-env itself: click objects, run on the main thread with the person's terminal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 from typing import Any, Dict
 
 from .calls import Calls
-from .entries import Entries
+from .entries import OPTIONS, Entries
 from .faults import explain
 from .rpc import BAD_PARAMS, Request, RPCError
 from .steps import loaded
@@ -19,12 +19,17 @@ class Commands:
         self._entries, self._calls = entries, calls
 
     def run(self, request: Request) -> Dict[str, Any]:
-        """Runs a command and answers its exit code. What it printed is on the terminal by then."""
+        """Runs a command and answers its exit code. What it printed is on the terminal by then.
+
+        For an option, ``args`` are what people wrote of it, nothing included: its callback is called.
+        """
         args = request.params.get("args") or []
         if not isinstance(args, list) or not all(isinstance(a, str) for a in args):
             raise RPCError(BAD_PARAMS, "args is no list of texts")
         command = loaded(self._entries, request)
         name = str(request.params["entry"].get("name", ""))
+        if request.params["entry"].get("group") == OPTIONS:
+            command = _alone(command)
         with self._calls.enter(str(request.params.get("call", ""))):
             code = _main(command, name, list(args))
         for stream in (sys.stdout, sys.stderr):
@@ -33,6 +38,13 @@ class Commands:
             except (OSError, ValueError):
                 pass
         return {"exit_code": code}
+
+
+def _alone(option: Any) -> Any:
+    """A command that has one option and does nothing else."""
+    import click
+
+    return click.Command("agent-env", params=[option], callback=lambda: None, add_help_option=False)
 
 
 def _main(command: Any, name: str, args: "list[str]") -> int:

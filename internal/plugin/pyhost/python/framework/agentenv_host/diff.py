@@ -6,6 +6,7 @@ Paths go as deep as leaves room for steps that run at the same time: two names b
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any, Dict, List
 
@@ -28,8 +29,16 @@ class NotJSON(ValueError):
     """A value that no JSON document can hold; the message says where it is and what."""
 
 
-def plain(value: Any, where: str = "", depth: int = 0) -> Any:
+def plain(value: Any, where: str = "") -> Any:
     """``value`` as JSON has it: a copy of dicts, lists, texts, numbers, true, false and null. Raises NotJSON."""
+    try:
+        return json.loads(json.dumps(value, allow_nan=False))  # some ten times as fast as what follows
+    except (TypeError, ValueError, RecursionError):
+        pass
+    return _plain(value, where, 0)
+
+
+def _plain(value: Any, where: str, depth: int) -> Any:
     if depth > MAX_DEPTH:
         raise NotJSON(f"{where.split('/')[0]} is nested deeper than {MAX_DEPTH} levels, or holds itself")
     if value is None or value is True or value is False:
@@ -43,19 +52,22 @@ def plain(value: Any, where: str = "", depth: int = 0) -> Any:
             return float(value)
         raise NotJSON(f"{where} is {value}, which JSON has no number for")
     if isinstance(value, dict):
-        return {_key(k, where): plain(v, child(where, _key(k, where)), depth + 1) for k, v in value.items()}
+        return {_key(k, where): _plain(v, child(where, _key(k, where)), depth + 1) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(v, child(where, str(i)), depth + 1) for i, v in enumerate(value)]
+        return [_plain(v, child(where, str(i)), depth + 1) for i, v in enumerate(value)]
     to_dict = getattr(value, "to_dict", None)
     if callable(to_dict) and not isinstance(value, type):
-        return plain(to_dict(), where, depth + 1)
+        return _plain(to_dict(), where, depth + 1)
     raise NotJSON(f"{where} is {_a(type(value).__name__)} ({safe_repr(value)[:80]}), which a JSON document can't hold")
 
 
 def changes(before: Dict[str, Any], after: Dict[str, Any]) -> List[Op]:
     """The operations that make ``after`` of ``before``; both hold plain values alone."""
     ops: List[Op] = []
-    _objects(before, after, "", 0, ops)
+    try:
+        _objects(before, after, "", 0, ops)
+    except RecursionError:
+        raise NotJSON("the context is nested too deep") from None
     if len(ops) > MAX_OPS:
         return _whole(before, after)
     return ops

@@ -56,3 +56,6 @@ def ask(yes):
 def crash():
     """Fails."""
     raise RuntimeError("the map is\nlost")
+
+
+loud = click.Option(["--loud"], is_flag=True, default=None, expose_value=False, callback=lambda ctx, param, value: click.echo(f"loud is {value}"))
