@@ -74,7 +74,7 @@ func (r references) Resolve(ctx context.Context, reference string) (string, erro
 func (a *App) bundleOptions() bundle.Options {
 	c := a.Config()
 	o := bundle.Options{Kinds: step.Kinds(), TypeAliases: c.TypeAliases(), AllowUnknownFields: c.AllowUnknownFields()}
-	o.Aliases, o.Installed = a.aliases(o), a.installedSource
+	o.Aliases, o.Installed, o.Plugins = a.aliases(o), a.installedSource, installedPlugins{a}
 	return o
 }
 

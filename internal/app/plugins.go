@@ -217,17 +217,20 @@ func (p installedPlugins) Environment(ctx context.Context) (requirement.Environm
 	return m, "", err
 }
 
-// Origin finds who claims a type, before anything of it is loaded.
+// Origin finds who claims a type, before anything of it is loaded. Python is asked for nothing where nothing is installed.
 func (p installedPlugins) Origin(ctx context.Context, group, name string) (catalog.Origin, bool) {
 	e, err := p.a.PluginEnvironment(ctx)
 	if err != nil {
+		return catalog.Origin{}, false
+	}
+	all, _ := e.Distributions()
+	if !slices.ContainsFunc(all, func(d dist.Distribution) bool { return !d.Own && d.Plugin() }) {
 		return catalog.Origin{}, false
 	}
 	m, err := e.Markers(ctx)
 	if err != nil && !errors.Is(err, dist.ErrNoPython) {
 		return catalog.Origin{}, false
 	}
-	all, _ := e.Distributions()
 	for _, c := range dist.Resolve(all, p.a.builtinNames(nil), m) {
 		if c.Group == group && c.Name == name && c.Usable() {
 			return catalog.Origin{Kind: catalog.Distribution, Package: c.Package, Version: c.Version, Where: c.Dir}, true

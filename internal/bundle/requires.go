@@ -229,21 +229,15 @@ func (o Options) Origin(ctx context.Context, group, name string) (catalog.Origin
 		if artifact.Known(name) {
 			return catalog.Origin{}, false
 		}
-	case StepTypes:
-		if k, ok := o.Kinds.Get(name); ok && k.Origin.Kind == catalog.Builtin {
-			return catalog.Origin{}, false
-		} else if ok && o.Plugins == nil {
-			return k.Origin, true
+	case StepTypes: // the class that serves the name counts, where configuration replaces a plugin's
+		if k, ok := o.Kinds.Get(name); ok {
+			return k.Origin, k.Origin.Kind != catalog.Builtin
 		}
 	}
 	if o.Plugins == nil {
 		return catalog.Origin{}, false
 	}
-	if from, ok := o.Plugins.Origin(ctx, group, name); ok {
-		return from, from.Kind != catalog.Builtin
-	}
-	k, ok := o.Kinds.Get(name)
-	return k.Origin, ok && group == StepTypes
+	return o.Plugins.Origin(ctx, group, name)
 }
 
 // Uses are the types that the bundle's own entries use and that the program has from elsewhere, each once, by group and name. The bundle is resolved.

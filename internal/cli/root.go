@@ -74,6 +74,7 @@ sandboxes, and scores the outcome.
 	pf.StringVar(&color, "color", "auto", "colour the output `WHEN`: auto, always or never")
 	setHelp(root, p.Streams)
 	root.AddCommand(commands(p)...)
+	p.Install = plugin.Install(p, root)
 	return root
 }
 
