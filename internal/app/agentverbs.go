@@ -3,19 +3,21 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"path/filepath"
 	"time"
 
 	"agentenv.internal/agentenv/internal/agent"
+	"agentenv.internal/agentenv/internal/agentowner"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/envstore"
-	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/model/source"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
-	"agentenv.internal/agentenv/internal/trajectory/live"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -138,6 +140,79 @@ func (a *App) AgentInfo(ctx context.Context, text string) (AgentInfo, error) {
 	return i, err
 }
 
+// AgentDeployments is the folder of agents that stand without a command.
+func (a *App) AgentDeployments() (*agentowner.Folder, error) {
+	root := a.Config().StateRoot()
+	if root == "" {
+		return nil, a.ConfigProblems().Err()
+	}
+	return agentowner.Open(filepath.Join(root, "agents")), nil
+}
+
+// AgentOrder completes the order of a deployment: its agent's id, what that is, and the model where the configuration names one. The error tells why the
+// agent can't be deployed here.
+func (a *App) AgentOrder(ctx context.Context, text string, o agentowner.Order) (agentowner.Order, error) {
+	agents, err := a.getAgents(ctx)
+	if err != nil {
+		return o, err
+	}
+	info, err := a.AgentInfo(ctx, text)
+	if err != nil {
+		return o, err
+	}
+	chain, err := a.Chain(ctx, o.Type)
+	if err != nil {
+		return o, err
+	}
+	o.Agent, o.Kind = info.ID, info.Kind
+	if err := agents.Check(ctx, chain, "", deploy.AgentRequest{ID: info.ID, Version: o.Version, Type: o.Type}); err != nil {
+		return o, err
+	}
+	o.Model, err = a.agentModel(ctx, agents, o.Model)
+	if err == nil && o.Model != "" {
+		err = agents.Models().Check(ctx, o.Model, "")
+	}
+	return o, err
+}
+
+// agentModel is the model of an agent that people name, or that the configuration does; "" where neither does.
+func (a *App) agentModel(ctx context.Context, agents *deploy.Agents, name string) (string, error) {
+	if name != "" {
+		return name, nil
+	}
+	name, err := agents.Models().Name(ctx, source.Agent, nil, "")
+	if errors.Is(err, source.ErrNone) {
+		return "", nil
+	}
+	return name, err
+}
+
+// OwnAgent is the life of a process that holds one deployment: order is an agentowner.Order, status is told what became of it.
+func (a *App) OwnAgent(ctx context.Context, order io.Reader, status io.WriteCloser) error {
+	defer status.Close()
+	var o agentowner.Order
+	if err := json.NewDecoder(order).Decode(&o); err != nil {
+		return fmt.Errorf("read what to deploy: %w", err)
+	}
+	f, err := a.AgentDeployments()
+	if err != nil {
+		return err
+	}
+	s, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	agents, err := a.getAgents(ctx)
+	if err != nil {
+		return err
+	}
+	w, err := a.getWorld(ctx)
+	if err != nil {
+		return err
+	}
+	return (&agentowner.Owner{Folder: f, Store: s, Boxes: w.deploy, Agents: agents, Log: a.opt.Log}).Own(ctx, o, status)
+}
+
 // AgentPrompt is one thing to ask an agent.
 type AgentPrompt struct {
 	Agent, Text   string
@@ -163,11 +238,9 @@ func (a *App) PromptAgent(ctx context.Context, q AgentPrompt) (id string, _ depl
 	if err != nil {
 		return "", deploy.Reply{}, err
 	}
-	name := q.Model
-	if name == "" {
-		if name, err = agents.Models().Name(ctx, source.Agent, nil, ""); err != nil && !errors.Is(err, source.ErrNone) {
-			return "", deploy.Reply{}, err
-		}
+	name, err := a.agentModel(ctx, agents, q.Model)
+	if err != nil {
+		return "", deploy.Reply{}, err
 	}
 	run := "agent/" + rand.Text()
 	w.deploy.Open(run, deploy.Policy{Chain: chain})
@@ -183,14 +256,6 @@ func (a *App) PromptAgent(ctx context.Context, q AgentPrompt) (id string, _ depl
 	if err != nil {
 		return id, deploy.Reply{}, err
 	}
-	record, err := live.Open(live.Options{Redact: &a.redact})
-	if err != nil {
-		return id, deploy.Reply{}, err
-	}
-	defer record.Close()
-	r, err := d.Runner.Prompt(ctx, deploy.Prompt{
-		Settings: deploy.Settings{Model: name, Timeout: q.Timeout}, Parts: []wire.Part{wire.TextPart(q.Text)}, Context: rand.Text(), Task: rand.Text(),
-		Record: record, Spent: func(model.Usage) {},
-	})
+	r, err := d.Ask(ctx, deploy.Prompt{Settings: deploy.Settings{Model: name, Timeout: q.Timeout}, Parts: []wire.Part{wire.TextPart(q.Text)}})
 	return id, r, err
 }

@@ -13,14 +13,14 @@ import (
 	"agentenv.internal/agentenv/internal/step/validate"
 )
 
-// EnvCheck is what one check of an environment found.
-type EnvCheck struct {
+// Check is what one check of an environment or of an agent found.
+type Check struct {
 	Name string `json:"name"`
 	step.Verification
 }
 
 // Skipped tells whether there was nothing to check.
-func (c EnvCheck) Skipped() bool {
+func (c Check) Skipped() bool {
 	for _, r := range c.Results {
 		if r["skipped"] != true {
 			return false
@@ -34,7 +34,7 @@ const validationLease = time.Hour
 
 // ValidateEnv deploys an environment, checks it and takes it down. providers are those to try, comma-separated; "" is the configured chain. universe is
 // data to load and export, nil for none. The error tells that it could not be deployed or asked.
-func (a *App) ValidateEnv(ctx context.Context, e envstore.Env, providers string, universe *envstore.Data) (out []EnvCheck, err error) {
+func (a *App) ValidateEnv(ctx context.Context, e envstore.Env, providers string, universe *envstore.Data) (out []Check, err error) {
 	envs, err := a.getEnvs(ctx)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (a *App) ValidateEnv(ctx context.Context, e envstore.Env, providers string,
 		if err != nil {
 			return nil, err
 		}
-		out = append(out, EnvCheck{c.name, validate.Verification("", rows)})
+		out = append(out, Check{c.name, validate.Verification("", rows)})
 	}
 	return out, nil
 }

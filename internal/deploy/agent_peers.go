@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -15,7 +14,6 @@ import (
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/model"
-	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/trajectory"
 	"agentenv.internal/agentenv/internal/trajectory/live"
 	"agentenv.internal/agentenv/sdk/agent"
@@ -218,37 +216,9 @@ func (r *a2aRunner) peerAddress(ctx context.Context, p *Agent) (string, error) {
 	return r.peerDoors[p], nil
 }
 
-// face is a peer as this agent sees it: its card and its answers, and nothing by which it could be changed. under is the prompt under way.
+// face is a peer as this agent sees it; under is the prompt under way.
 func (a *Agent) face(peer *Agent, under func() *peerTurns) (h http.Handler, end func(context.Context) error, err error) {
-	f := agent.New(peer.Name, func(ctx context.Context, t *agent.Turn) (agent.Result, error) {
-		r, err := a.askPeer(ctx, under(), peer, t.Message.Parts, t.ContextID)
-		switch {
-		case errors.Is(err, errNoTurn):
-			return agent.Result{}, agent.Fail("peer.no_turn", "%v", err)
-		case err != nil && ctx.Err() == nil && step.IsInfra(err):
-			return agent.Result{}, agent.Unable("peer.unavailable", "agent %s can't be asked now", peer.Name)
-		case err != nil:
-			return agent.Result{}, agent.Fail("peer.failed", "%v", err)
-		case r.ErrorType == wire.InfraError:
-			return agent.Result{}, agent.Unable("peer."+r.ErrorCode, "%s", r.ErrorMessage)
-		case r.ErrorType != "":
-			return agent.Result{}, agent.Fail("peer."+r.ErrorCode, "%s", r.ErrorMessage)
-		}
-		out := agent.Text(r.Text)
-		if r.Structured != nil {
-			out.Structured = r.Structured
-		}
-		return out, nil
-	}, agent.WithDescription(cmp.Or(peer.about(), peer.Name)), agent.WithLookup(func(name string) (string, bool) {
-		return "0", name == agent.StagingMaxBytesVariable
-	}))
-	own, err := f.Handler()
-	if err != nil {
-		return nil, nil, err
-	}
-	mux := http.NewServeMux()
-	for _, path := range []string{wire.AgentCardPath, wire.AgentCardPathNew, wire.A2APath, wire.A2AHealthPath} {
-		mux.Handle(path, own)
-	}
-	return mux, f.Close, nil
+	return newFace(peer, func(ctx context.Context, t *agent.Turn) (Reply, error) {
+		return a.askPeer(ctx, under(), peer, t.Message.Parts, t.ContextID)
+	})
 }

@@ -91,7 +91,7 @@ func (a *Agent) triggers() (*a2a.Client, *wire.AgentCard, error) {
 	if a.rules == nil {
 		own := agent.New("triggers", func(context.Context, *agent.Turn) (agent.Result, error) {
 			return agent.Result{}, agent.Fail("triggers", "triggers are asked nothing")
-		}, agent.WithTriggers(), agent.WithLookup(func(name string) (string, bool) { return "0", name == agent.StagingMaxBytesVariable }))
+		}, agent.WithTriggers(), agent.WithLookup(noStaging))
 		h, err := own.Handler()
 		if err != nil {
 			return nil, nil, err

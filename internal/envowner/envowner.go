@@ -1,57 +1,30 @@
-// Package envowner keeps environments up that outlive the command that deployed them.
-//
-// An owner is a process of this program that holds one deployment: its sandboxes are tied to it, its gateway lives in it, and it ends when it is told to,
-// when the deployment's time is up, or when it is killed; the sandboxes go with it in each case. A folder of the state root tells other commands of it.
-// What such a folder says holds no secret: other commands of the same user reach the owner by a socket in it.
-//
-// On disk, below the folder of all: <key>/lock is locked for the owner's life; <key>/record.json says what it holds; <key>/control is the socket;
-// <key>/owner.log is what it wrote.
+// Package envowner keeps environments up that outlive the command that deployed them: what internal/owner holds is an environment with its gateway here.
 package envowner
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
+	"net/http"
 	"time"
 
-	"agentenv.internal/agentenv/internal/atomicfile"
-	"agentenv.internal/agentenv/internal/diag"
-	"agentenv.internal/agentenv/internal/ref"
-)
-
-// ErrNotFound: no deployment of that name stands.
-var ErrNotFound = errors.New("is not deployed")
-
-// States of a Record.
-const (
-	Starting = "starting"
-	Running  = "running"
-	Dead     = "dead" // its owner is gone; Sweep removes what it left
+	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/owner"
 )
 
 // Record is what is known of a deployment.
 type Record struct {
-	Instance string    `json:"instance_id"`
-	Env      string    `json:"env_id"`
-	Version  int       `json:"env_version"`
-	Type     string    `json:"env_type"`
-	Server   string    `json:"mcp_server_name,omitempty"`
-	Mode     string    `json:"gateway_mode"`
-	State    string    `json:"state"`
-	PID      int       `json:"pid"`
-	Created  time.Time `json:"created"`
-	Expires  time.Time `json:"expires"`
-	Boxes    []Box     `json:"sandboxes,omitempty"`
-
-	key string
+	owner.Head
+	Env     string `json:"env_id"`
+	Version int    `json:"env_version"`
+	Type    string `json:"env_type"`
+	Server  string `json:"mcp_server_name,omitempty"`
+	Mode    string `json:"gateway_mode"`
+	Boxes   []Box  `json:"sandboxes,omitempty"`
 }
+
+// Of is the environment's id.
+func (r *Record) Of() string { return r.Env }
 
 // Box is the sandbox of one server.
 type Box struct {
@@ -61,153 +34,71 @@ type Box struct {
 }
 
 // Folder is the folder of all deployments of a state root.
-type Folder struct{ path string }
+type Folder struct {
+	*owner.Folder[Record, *Record]
+}
 
 // Open answers the folder, which the first deployment makes.
-func Open(path string) *Folder { return &Folder{path} }
-
-const (
-	lockFile   = "lock"
-	recordFile = "record.json"
-	socketFile = "control"
-	logFile    = "owner.log"
-)
-
-func (f *Folder) at(key, name string) string { return filepath.Join(f.path, key, name) }
-
-// newKey makes a folder for a deployment and answers its name.
-func (f *Folder) newKey(env string) (string, error) {
-	if err := atomicfile.MkdirAll(f.path); err != nil {
-		return "", err
-	}
-	key := ref.Slug(ref.Last(env))
-	key = key[:min(len(key), 40)] + "-" + strings.ToLower(rand.Text()[:8])
-	return key, os.Mkdir(filepath.Join(f.path, key), 0o700)
+func Open(path string) *Folder {
+	return &Folder{owner.Open[Record](path, owner.Words{Noun: "environment", List: "agent-env env list --deployed", Stop: "agent-env env stop"})}
 }
 
-// alive tells whether a deployment's owner lives.
-func (f *Folder) alive(key string) bool {
-	if _, err := os.Stat(f.at(key, lockFile)); err != nil {
-		return false
-	}
-	l, err := atomicfile.TryLock(f.at(key, lockFile))
-	if err != nil {
-		return true // held, or not to be told: then it is left alone
-	}
-	_ = l.Unlock()
-	return false
+// Order is what an owner is told to deploy. It goes to the owner's standard input as JSON.
+type Order struct {
+	Key        string        `json:"key"`
+	Env        string        `json:"env_id"`
+	Version    int           `json:"env_version"`
+	Type       string        `json:"sandbox_type"` // providers to try
+	Lease      time.Duration `json:"lease"`
+	CPU        float64       `json:"cpu"`
+	MemoryMB   int64         `json:"memory_mb"`
+	DiskMB     int64         `json:"disk_mb"`
+	Consistent bool          `json:"consistent"`
+	Roles      []string      `json:"roles"` // of agents that get a URL of their own
 }
 
-// List tells of every deployment, newest first, those whose owner is gone included. A record that can't be read is passed over.
-func (f *Folder) List() ([]Record, error) {
-	entries, err := os.ReadDir(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	var out []Record
-	for _, e := range entries {
-		if r, err := f.read(e.Name()); err == nil {
-			out = append(out, r)
-		}
-	}
-	slices.SortFunc(out, func(a, b Record) int { return b.Created.Compare(a.Created) })
-	return out, nil
+// Started is the deployment that stands, with its URLs, which hold secrets.
+type Started struct {
+	Record   Record            `json:"record"`
+	URL      string            `json:"url"`                  // the owner's door; its MCP endpoint is URL + "/mcp"
+	AgentURL map[string]string `json:"agent_urls,omitempty"` // by role
 }
 
-func (f *Folder) read(key string) (Record, error) {
-	b, err := os.ReadFile(f.at(key, recordFile))
-	if err != nil {
-		return Record{}, err
-	}
-	var r Record
-	if err := json.Unmarshal(b, &r); err != nil || r.Instance == "" {
-		return Record{}, fmt.Errorf("the record of %s can't be read", diag.Repr(key))
-	}
-	r.key = key
-	if !f.alive(key) {
-		r.State = Dead
-	}
-	return r, nil
+// Start is owner.Folder.Start.
+func (f *Folder) Start(ctx context.Context, exe string, args []string, o Order) (s Started, err error) {
+	return s, f.Folder.Start(ctx, exe, args, o.Env, func(key string) any {
+		o.Key = key
+		return o
+	}, &s)
 }
 
-func (f *Folder) write(r Record) error {
-	b, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	return atomicfile.WriteBytes(f.at(r.key, recordFile), 0o600, append(b, '\n'))
+// Client speaks to the owner of a deployment.
+type Client struct{ *owner.Client }
+
+// Client answers one for a living deployment. Close it.
+func (f *Folder) Client(r Record) *Client { return &Client{f.Folder.Client(r)} }
+
+// Status is what the owner answered when it had started, URLs included.
+func (c *Client) Status(ctx context.Context) (s Started, err error) {
+	return s, c.Ask(ctx, http.MethodGet, "status", nil, &s)
 }
 
-// Find finds a living deployment, also one that still starts, by its instance id, the beginning of it, or its environment's id where it is deployed once. ErrNotFound.
-func (f *Folder) Find(text string) (Record, error) {
-	all, err := f.List()
-	if err != nil {
-		return Record{}, err
-	}
-	all = slices.DeleteFunc(all, func(r Record) bool { return r.State == Dead })
-	var found []Record
-	var names []string
-	for _, r := range all {
-		names = append(names, r.Instance)
-		if r.Instance == text {
-			return r, nil
-		}
-		if text != "" && (r.Env == text || ref.Last(r.Env) == text || strings.HasPrefix(r.Instance, text) || strings.HasPrefix(ref.Last(r.Instance), text)) {
-			found = append(found, r)
-		}
-	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		fix := "agent-env env list --deployed shows what is"
-		if near := diag.Nearest(text, names); near != "" {
-			fix = "did you mean " + diag.Repr(near) + "?"
-		}
-		return Record{}, fmt.Errorf("environment %s %w; %s", diag.Repr(text), ErrNotFound, fix)
-	default:
-		var ids []string
-		for _, r := range found {
-			ids = append(ids, r.Instance)
-		}
-		return Record{}, fmt.Errorf("%s is several deployments; name one of %s", diag.Repr(text), strings.Join(ids, ", "))
-	}
+// Load gives the environments stored data: deploy.Env.Load. version 0 is the latest.
+func (c *Client) Load(ctx context.Context, artifact string, version int) (l deploy.Loaded, err error) {
+	return l, c.Ask(ctx, http.MethodPost, "load", loadRequest{artifact, version}, &l)
 }
 
-// Sweep removes what owners left that are gone and answers the instances. It never touches a living one.
-func (f *Folder) Sweep(context.Context) ([]string, error) {
-	entries, err := os.ReadDir(f.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	var swept []string
-	errs := []error{err}
-	for _, e := range entries {
-		key := e.Name()
-		info, err := e.Info()
-		if err != nil || f.alive(key) || time.Since(info.ModTime()) < startGrace && !f.locked(key) {
-			continue // one that is just being made has no lock yet
-		}
-		name := key
-		if r, err := f.read(key); err == nil {
-			name = r.Instance
-		}
-		if err := os.RemoveAll(filepath.Join(f.path, key)); err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		swept = append(swept, name)
-	}
-	return swept, errors.Join(errs...)
+// Reset empties the environments of these names, or all.
+func (c *Client) Reset(ctx context.Context, names ...string) error {
+	return c.Ask(ctx, http.MethodPost, "reset", resetRequest{names}, nil)
 }
 
-// startGrace is how long a folder without a lock is taken for one that is being made.
-const startGrace = time.Minute
+// Snapshot stores the data as the next version of a universe.
+func (c *Client) Snapshot(ctx context.Context, id string) (p envstore.Pin, err error) {
+	return p, c.Ask(ctx, http.MethodPost, "snapshot", snapshotRequest{id}, &p)
+}
 
-func (f *Folder) locked(key string) bool {
-	_, err := os.Stat(f.at(key, lockFile))
-	return err == nil
+// Call calls a tool and answers the MCP result. role "" is the owner's.
+func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessage, role string) (result json.RawMessage, err error) {
+	return result, c.Ask(ctx, http.MethodPost, "call", callRequest{tool, arguments, role}, &result)
 }

@@ -1,4 +1,4 @@
-// Package agent holds the verbs about agents: those that come with the program and those that are stored.
+// Package agent holds the verbs about agents: those that come with the program, stored ones, and deployments that outlive the command that made them.
 package agent
 
 import (
@@ -6,13 +6,67 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentenv.internal/agentenv/internal/agentowner"
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 )
 
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
-	return verb.Group("agent", "List agents, and ask one something", newList(p), newShow(p), newPrompt(p))
+	cmd := verb.Group("agent", "Store, deploy and ask agents",
+		newPut(p), newList(p), newShow(p), newDeploy(p), newPrompt(p), newAddSkill(p), newStop(p), newValidate(p), newOwn(p))
+	cmd.Aliases = []string{"a2a-agent"}
+	return cmd
+}
+
+// open is the program and its deployments, after what dead sandboxes and owners left has been swept.
+func open(ctx context.Context, p *verb.Program) (*app.App, *agentowner.Folder, error) {
+	a, err := p.Ready()
+	if err != nil {
+		return nil, nil, err
+	}
+	p.Sweep(ctx, a)
+	f, err := a.AgentDeployments()
+	if err != nil {
+		return nil, nil, err
+	}
+	swept, err := f.Sweep(ctx)
+	if err != nil {
+		p.Streams.Detail("sweep deployments: %v", err)
+	}
+	for _, id := range swept {
+		p.Streams.Note("Swept what was left of the deployment %s, whose owner is gone", id)
+	}
+	return a, f, nil
+}
+
+// client finds a living deployment. The caller closes the client.
+func client(ctx context.Context, p *verb.Program, text string) (*agentowner.Client, agentowner.Record, error) {
+	_, f, err := open(ctx, p)
+	if err != nil {
+		return nil, agentowner.Record{}, err
+	}
+	r, err := f.Find(text)
+	if err != nil {
+		return nil, r, err
+	}
+	return f.Client(r), r, nil
+}
+
+// completeDeployed offers living deployments to the shell.
+func completeDeployed(p *verb.Program) cobra.CompletionFunc {
+	return p.CompleteFirst(func(_ context.Context, a *app.App, _ string) ([]cobra.Completion, error) {
+		f, err := a.AgentDeployments()
+		if err != nil {
+			return nil, err
+		}
+		all, err := f.List()
+		var out []cobra.Completion
+		for _, r := range all {
+			out = append(out, cobra.CompletionWithDesc(r.Instance, r.State))
+		}
+		return out, err
+	}, cobra.ShellCompDirectiveNoFileComp)
 }
 
 // completeAgents offers what can be deployed.

@@ -8,19 +8,23 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"agentenv.internal/agentenv/internal/agentowner"
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 )
 
 type promptOptions struct {
 	app.AgentPrompt
-	json *bool
+	context string
+	json    *bool
 }
 
 // answer is what an agent replied.
 type answer struct {
 	verb.Format
 	Agent      string          `json:"a2a_agent_id"`
+	Instance   string          `json:"instance_id,omitempty"` // of a deployed one
+	Context    string          `json:"context_id,omitempty"`
 	Model      string          `json:"model,omitempty"`
 	Reply      string          `json:"reply"`
 	Structured json.RawMessage `json:"structured_output,omitempty"`
@@ -33,9 +37,10 @@ type answer struct {
 func newPrompt(p *verb.Program) *cobra.Command {
 	var o promptOptions
 	cmd := &cobra.Command{
-		Use:   "prompt AGENT TEXT",
-		Short: "Deploy an agent, ask it one thing, and take it down",
-		Long: `Deploys an agent, asks it one thing, prints what it replies, and takes it down. It has a sandbox of its own and no environment: a task gives it one.
+		Use:   "prompt AGENT|INSTANCE TEXT",
+		Short: "Ask an agent one thing: a deployed one, or one that is deployed for it and taken down",
+		Long: `Asks an agent one thing and prints what it replies. An instance that agent-env agent deploy left is asked as it stands, and --context goes on with a conversation; an agent
+is deployed for the question and taken down after it. It has a sandbox of its own and no environment: a task gives it one.
 
 Exit codes: 0 it replied; 1 it failed, or could not be deployed or asked.`,
 		Example:           "  agent-env agent prompt loop 'What is 6 times 7? Use bash.' --model NAME",
@@ -50,17 +55,27 @@ Exit codes: 0 it replied; 1 it failed, or could not be deployed or asked.`,
 	f.StringVar(&o.Model, "model", "", "the `MODEL`: a name that the endpoint knows, or scripted:ARTIFACT")
 	f.StringVar(&o.System, "system", "", "a system prompt, as `TEXT`")
 	f.StringVar(&o.Sandbox, "sandbox", "", "the `PROVIDER`s to try, comma-separated")
+	f.StringVar(&o.context, "context", "", "go on with the conversation of this `ID`, of a deployed agent")
 	f.DurationVar(&o.Timeout, "timeout", 10*time.Minute, "how long it may take")
 	o.json = verb.JSONFlag(cmd, "print one JSON object")
 	return cmd
 }
 
 func prompt(ctx context.Context, p *verb.Program, o promptOptions) error {
-	a, err := p.Ready()
+	a, f, err := open(ctx, p)
 	if err != nil {
 		return err
 	}
-	p.Sweep(ctx, a)
+	d, ok, err := instance(f, o.Agent)
+	if err != nil {
+		return err
+	}
+	if ok {
+		return promptDeployed(ctx, p, f, d, o)
+	}
+	if o.context != "" {
+		return verb.Usagef("--context is for a deployed agent; no instance %q is deployed", o.Agent)
+	}
 	id, r, err := a.PromptAgent(ctx, o.AgentPrompt)
 	if err != nil {
 		return err
@@ -79,4 +94,31 @@ func prompt(ctx context.Context, p *verb.Program, o promptOptions) error {
 		out.USD = &r.Usage.USD
 	}
 	return p.Streams.JSON(out)
+}
+
+// promptDeployed asks an agent that stands.
+func promptDeployed(ctx context.Context, p *verb.Program, f *agentowner.Folder, d agentowner.Record, o promptOptions) error {
+	if o.Sandbox != "" {
+		return verb.Usagef("--sandbox is chosen when an agent is deployed")
+	}
+	c := f.Client(d)
+	defer c.Close()
+	r, err := c.Prompt(ctx, agentowner.Question{Text: o.Text, Context: o.context, Model: o.Model, System: o.System, Timeout: o.Timeout})
+	if err != nil {
+		return err
+	}
+	if r.ErrorType != "" {
+		return fmt.Errorf("the agent failed (%s): %s", r.ErrorCode, r.ErrorMessage)
+	}
+	if *o.json {
+		return p.Streams.JSON(answer{
+			Format: verb.V1(), Agent: d.Agent, Instance: d.Instance, Context: r.Context, Model: r.Model, Reply: r.Text, Structured: r.Structured,
+			ToolCalls: r.ToolCalls, Input: r.Input, Output: r.Output, USD: r.USD,
+		})
+	}
+	p.Streams.Println(r.Text)
+	if o.context == "" {
+		p.Streams.Note("Go on with: agent-env agent prompt %s TEXT --context %s", d.Instance, r.Context)
+	}
+	return nil
 }

@@ -18,8 +18,10 @@ type shown struct {
 func newShow(p *verb.Program) *cobra.Command {
 	var asJSON *bool
 	cmd := &cobra.Command{
-		Use:               "show AGENT",
-		Short:             "Show an agent, and whether it can be deployed here",
+		Use:   "show AGENT|INSTANCE",
+		Short: "Show a deployment with its address, or an agent and whether it can be deployed here",
+		Long: `Shows a deployment by its instance, with the address that it is asked at by A2A: whoever knows that may ask it. When no instance of that name is deployed, an agent is
+shown, and whether it can be deployed here.`,
 		Example:           "  agent-env agent show loop",
 		Args:              verb.Args("AGENT"),
 		ValidArgsFunction: completeAgents(p),
@@ -30,9 +32,22 @@ func newShow(p *verb.Program) *cobra.Command {
 }
 
 func show(ctx context.Context, p *verb.Program, text string, asJSON bool) error {
-	a, err := p.Ready()
+	a, f, err := open(ctx, p)
 	if err != nil {
 		return err
+	}
+	r, ok, err := instance(f, text)
+	if err != nil {
+		return err
+	}
+	if ok {
+		c := f.Client(r)
+		defer c.Close()
+		s, err := c.Status(ctx)
+		if err != nil {
+			return err
+		}
+		return printStarted(p, s, asJSON)
 	}
 	x, err := a.AgentInfo(ctx, text)
 	if err != nil {

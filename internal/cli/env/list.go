@@ -13,6 +13,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/envowner"
 	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/owner"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/term"
 )
@@ -211,7 +212,7 @@ func show(ctx context.Context, p *verb.Program, text string, version int, asJSON
 			return err
 		}
 		return printStarted(p, s, asJSON)
-	case err != nil && !errors.Is(err, envowner.ErrNotFound):
+	case err != nil && !errors.Is(err, owner.ErrNotFound):
 		return err
 	}
 	e, err := a.StoredEnv(ctx, text, version)

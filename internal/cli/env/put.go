@@ -6,21 +6,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
-	"agentenv.internal/agentenv/internal/bundle"
-	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/cli/verb"
-	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/env"
-	"agentenv.internal/agentenv/internal/ledger"
-	"agentenv.internal/agentenv/internal/ref"
 )
 
 type putOptions struct {
@@ -51,19 +44,10 @@ With --process-from-dockerfile, a process.toml is written into the folder first,
 	return cmd
 }
 
-// stored is what --json prints.
-type stored struct {
-	verb.Format
-	ID       string         `json:"id"`
-	DryRun   bool           `json:"dry_run,omitempty"`
-	Writes   []ledger.Line  `json:"writes"`
-	Problems []verb.Problem `json:"problems"`
-}
-
 func put(ctx context.Context, p *verb.Program, id, folder string, o putOptions) error {
-	root, name := path.Dir(id), path.Base(id)
-	if err := ref.CheckAuthored(id); err != nil || root == "@local" {
-		return verb.Usagef("%q is no id for an environment: write @local/<folder>/<name>", id)
+	f := verb.FolderPut{Group: "envs", What: "an environment", ID: id, Folder: folder, Flags: "--environment-name", DryRun: o.dryRun, JSON: *o.json}
+	if err := f.CheckPut(); err != nil {
+		return err
 	}
 	if o.fromDockerfile {
 		if err := writeProcess(p, folder, o.dryRun); err != nil {
@@ -74,39 +58,10 @@ func put(ctx context.Context, p *verb.Program, id, folder string, o putOptions) 
 	if err != nil {
 		return err
 	}
-	dir, err := bundle.OpenDir(folder)
-	if err != nil {
-		return fmt.Errorf("%s: %w", folder, err)
-	}
-	more := map[string][]byte{}
 	if o.name != "" {
-		if _, err := fs.Stat(dir.FS, "env.toml"); err == nil {
-			dir.Close()
-			return verb.Usagef("the folder has an env.toml: write environment_name there, and leave --environment-name out")
-		}
-		more["env.toml"] = []byte("environment_name = " + strconv.Quote(o.name) + "\n")
+		f.More = map[string][]byte{"env.toml": []byte("environment_name = " + strconv.Quote(o.name) + "\n")}
 	}
-	src := bundle.Nest(dir, "envs/"+name, root, more)
-	defer src.Close()
-	engine, err := a.Engine(ctx)
-	if err != nil {
-		return err
-	}
-	rep := &reporter{p: p}
-	sum, err := engine.Register(ctx, bundlerun.Request{Source: src, DryRun: o.dryRun}, rep)
-	if err != nil {
-		return err
-	}
-	if *o.json {
-		return p.Streams.JSON(stored{verb.V1(), id, o.dryRun, sum.Writes, verb.Problems(rep.problems)})
-	}
-	for _, l := range sum.Writes {
-		p.Streams.Printf("%s\n", strings.TrimPrefix(l.String(), "envs/"))
-	}
-	if o.dryRun {
-		p.Streams.Println("Dry run: nothing is written.")
-	}
-	return nil
+	return p.PutFolder(ctx, a, f)
 }
 
 // writeProcess writes process.toml from the folder's Dockerfile, unless it is there.
@@ -136,25 +91,4 @@ func writeProcess(p *verb.Program, folder string, dryRun bool) error {
 	}
 	p.Streams.Note("Wrote %s", to)
 	return nil
-}
-
-// reporter tells people what a write says before it ends.
-type reporter struct {
-	p        *verb.Program
-	problems diag.List
-}
-
-func (r *reporter) Problems(l diag.List) {
-	r.problems = l
-	for _, w := range l.Of(diag.Warning) {
-		r.p.Streams.Problem("Warning: %s", w)
-	}
-}
-
-func (r *reporter) Wrote(ledger.Line) {}
-
-func (r *reporter) Declared(bundlerun.Declared) {} // a part of a bundle declares nothing
-
-func (r *reporter) Waiting() {
-	r.p.Streams.Note("waiting for another agent-env run to finish writing this id")
 }

@@ -2,6 +2,7 @@ package env
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 
@@ -10,7 +11,6 @@ import (
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/envstore"
-	"agentenv.internal/agentenv/internal/term"
 )
 
 type validateOptions struct {
@@ -43,10 +43,10 @@ No model is asked. Exits 1 when a check fails. agent-env conform checks a server
 // validated is what --json prints.
 type validated struct {
 	verb.Format
-	Env     string         `json:"env_id"`
-	Version int            `json:"version"`
-	OK      bool           `json:"ok"`
-	Checks  []app.EnvCheck `json:"checks"`
+	Env     string      `json:"env_id"`
+	Version int         `json:"version"`
+	OK      bool        `json:"ok"`
+	Checks  []app.Check `json:"checks"`
 }
 
 func validate(ctx context.Context, p *verb.Program, text string, o validateOptions) error {
@@ -76,7 +76,7 @@ func validate(ctx context.Context, p *verb.Program, text string, o validateOptio
 	if *o.json {
 		err = p.Streams.JSON(out)
 	} else {
-		printChecks(p.Streams, out)
+		verb.PrintChecks(p.Streams, out.Checks, fmt.Sprintf("%s v%d", out.Env, out.Version), out.OK)
 	}
 	if err == nil && !out.OK {
 		return verb.Exit(verb.Refused)
@@ -103,32 +103,4 @@ func data(ctx context.Context, a *app.App, text string) (*envstore.Data, error) 
 		return nil, err
 	}
 	return &d, nil
-}
-
-func printChecks(s *term.Streams, v validated) {
-	c := s.OutColors()
-	for _, x := range v.Checks {
-		word := c.Green("passed")
-		switch {
-		case x.Skipped():
-			word = c.Yellow("not checked")
-		case x.Score != 1:
-			word = c.Red("failed")
-		}
-		s.Printf("%s: %s\n", x.Name, word)
-		for _, r := range x.Results {
-			if r["result"] == true || r["skipped"] == true && !x.Skipped() {
-				continue
-			}
-			name, _ := r["environment_name"].(string)
-			criterion, _ := r["criterion"].(string)
-			why, _ := r["justification"].(string)
-			s.Printf("  %s: %s\n", term.Clean(strings.TrimPrefix(name+": "+criterion, ": ")), term.Clean(why))
-		}
-	}
-	word := c.Green("valid")
-	if !v.OK {
-		word = c.Red("not valid")
-	}
-	s.Printf("%s v%d: %s\n", term.Clean(v.Env), v.Version, word)
 }

@@ -1,19 +1,16 @@
 package data
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"strings"
 
-	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
-	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
@@ -95,9 +92,6 @@ func (e *AddSkills) Run(ctx context.Context, c *step.Call) error {
 	return nil
 }
 
-// maxSkillText bounds a skill's SKILL.md, in bytes.
-const maxSkillText = 4 << 20
-
 // skill is one that a step names or writes out.
 func (e *AddSkills) skill(ctx context.Context, n doc.Node) (deploy.Skill, error) {
 	s := deploy.Skill{Name: n.Get("name").Text(), Description: n.Get("description").Text()}
@@ -137,46 +131,17 @@ func SkillText(name, description string, n doc.Node) string {
 
 // stored is a skill of the store; name and description are its own unless the step gives others.
 func (e *AddSkills) stored(ctx context.Context, id string, version int, s deploy.Skill) (deploy.Skill, error) {
-	d, err := e.store.Get(ctx, store.Artifact, id, version)
+	own, err := deploy.StoredSkill(ctx, e.store, id, version)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return s, &step.Error{Type: "NotFoundError", Err: err}
+	case errors.Is(err, deploy.ErrNoSkill):
+		return s, &step.Error{Type: "ValueError", Err: err}
 	case err != nil:
-		return s, step.Infra(err)
-	case d.Type != artifact.Skill:
-		return s, step.Errorf("ValueError", "%s is of type %s and no skill", diag.Repr(id), d.Type)
+		return s, err
 	}
-	files, err := envstore.Files(ctx, e.store, d)
-	if err != nil {
-		return s, step.Infra(fmt.Errorf("artifact %s version %d: %w", d.ID, d.Version, err))
-	}
-	for _, f := range files {
-		open := func() (io.ReadCloser, error) {
-			r, _, err := store.OpenVerified(ctx, e.store, f.Digest)
-			return r, err
-		}
-		s.Files = append(s.Files, guest.PutFile{Path: f.Path, Mode: fs.FileMode(f.Mode), Size: f.Size, Open: open})
-		if f.Path != "SKILL.md" || f.Size > maxSkillText {
-			continue
-		}
-		r, err := open()
-		if err != nil {
-			return s, step.Infra(&step.Error{Type: "StoreError", Err: err})
-		}
-		b, err := io.ReadAll(r)
-		r.Close()
-		if err != nil {
-			return s, step.Infra(&step.Error{Type: "StoreError", Err: err})
-		}
-		front, _ := artifact.ReadSkill(id, b, "")
-		if s.Name == "" {
-			s.Name = front.Name
-		}
-		if s.Description == "" {
-			s.Description = front.Description
-		}
-	}
-	return s, nil
+	own.Name, own.Description = cmp.Or(s.Name, own.Name), cmp.Or(s.Description, own.Description)
+	return own, nil
 }
 
 // filesSkill tells an agent of files that were loaded for it.

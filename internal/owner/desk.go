@@ -1,22 +1,21 @@
-package envowner
+package owner
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"sync/atomic"
 )
 
-var (
-	errStopped  = errors.New("it was stopped while it started")
-	errStarting = errors.New("the environment is still starting; agent-env env list --deployed tells when it runs, agent-env env stop ends it")
-)
+var errStopped = errors.New("it was stopped while it started")
 
 // desk is what the socket of an owner serves: a deployment can be stopped from the first moment on, and does the rest once it stands.
 type desk struct {
+	words Words
 	stop  func()
-	ready atomic.Pointer[http.ServeMux] // nil while the deployment starts
+	ready atomic.Pointer[http.Handler] // nil while the deployment starts
 }
 
 // open serves at a socket until close is called.
@@ -30,15 +29,15 @@ func (d *desk) open(ctx context.Context, path string) (closeDesk func(), err err
 
 func (d *desk) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost && r.URL.Path == "/stop" {
-		answer(rw, struct{}{}, nil)
+		Answer(rw, struct{}{}, nil)
 		d.stop()
 		return
 	}
-	if mux := d.ready.Load(); mux != nil {
-		mux.ServeHTTP(rw, r)
+	if h := d.ready.Load(); h != nil {
+		(*h).ServeHTTP(rw, r)
 		return
 	}
-	answer(rw, nil, errStarting)
+	Answer(rw, nil, fmt.Errorf("the %s is still starting; %s tells when it runs, %s ends it", d.words.Noun, d.words.List, d.words.Stop))
 }
 
 // serve serves h at l until end is called, which waits for the server, not for requests.

@@ -1,4 +1,4 @@
-package envowner
+package owner
 
 import (
 	"context"

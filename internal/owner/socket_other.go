@@ -1,6 +1,6 @@
 //go:build !linux
 
-package envowner
+package owner
 
 import (
 	"context"

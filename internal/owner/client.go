@@ -1,0 +1,166 @@
+package owner
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Start starts an owner of its own session, which outlives this process, and reads into started what that tells when the deployment of an id stands. exe is
+// this program, args the command that calls Own with the order from its standard input and descriptor 3 as status; order makes the order, as JSON, for the
+// deployment's key. When ctx ends first the owner is told to end, and waited for.
+func (f *Folder[R, P]) Start(ctx context.Context, exe string, args []string, id string, order func(key string) any, started any) error {
+	key, err := f.newKey(id)
+	if err != nil {
+		return fmt.Errorf("make the deployment's folder: %w", err)
+	}
+	text, err := json.Marshal(order(key))
+	if err != nil {
+		return err
+	}
+	log, err := os.OpenFile(f.At(key, logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	status, far, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer status.Close()
+	cmd := &exec.Cmd{
+		Path: exe, Args: append([]string{"agent-env"}, args...), Stdin: bytes.NewReader(text), Stdout: log, Stderr: log, ExtraFiles: []*os.File{far},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+	}
+	err = cmd.Start()
+	far.Close()
+	if err != nil {
+		return errors.Join(fmt.Errorf("start the deployment's owner: %w", err), os.RemoveAll(filepath.Join(f.path, key)))
+	}
+	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
+	defer stop()
+	var raw json.RawMessage
+	var bad failed
+	if err = json.NewDecoder(status).Decode(&raw); err == nil {
+		err = errors.Join(json.Unmarshal(raw, &bad), json.Unmarshal(raw, started))
+	}
+	switch {
+	case ctx.Err() != nil:
+		return errors.Join(ctx.Err(), ignoreExit(cmd.Wait()))
+	case err != nil:
+		werr := cmd.Wait()
+		return fmt.Errorf("the deployment's owner ended (%w): %s", werr, lastLog(log))
+	case bad.Error != "":
+		_ = cmd.Wait() // it has said why, and takes down what it made
+		return errors.New(bad.Error)
+	}
+	return cmd.Process.Release()
+}
+
+func ignoreExit(err error) error {
+	if _, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil
+	}
+	return err
+}
+
+// lastLog is the end of what an owner wrote; its folder may be gone.
+func lastLog(log *os.File) string {
+	b, err := os.ReadFile(log.Name())
+	if err != nil || len(bytes.TrimSpace(b)) == 0 {
+		return "it wrote nothing"
+	}
+	return strings.TrimSpace(string(b[max(0, len(b)-2000):]))
+}
+
+// Client speaks to the owner of a deployment.
+type Client struct {
+	head  Head
+	noun  string
+	alive func() bool
+	http  *http.Client
+}
+
+// Client answers one for a living deployment. Close it.
+func (f *Folder[R, P]) Client(r R) *Client {
+	h := *P(&r).head()
+	return &Client{h, f.words.Noun, func() bool { return f.alive(h.key) }, &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return dialUnix(ctx, f.At(h.key, socketFile))
+		},
+	}}}
+}
+
+// Close drops the connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// Stop ends the deployment and waits until nothing of it is left.
+func (c *Client) Stop(ctx context.Context) error {
+	err := c.Ask(ctx, http.MethodPost, "stop", nil, nil)
+	// An owner that ends at once may take its answer with it.
+	ending := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET)
+	if err != nil && !ending && c.alive() {
+		return err
+	}
+	for c.alive() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// Ask sends a request to the owner: what Handle serves at a path. in and out may be nil.
+func (c *Client) Ask(ctx context.Context, verb, what string, in, out any) error {
+	body := []byte("{}")
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
+	req, err := http.NewRequestWithContext(ctx, verb, "http://owner/"+what, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("%s %s %w any more", c.noun, c.head.Instance, ErrNotFound)
+		}
+		return fmt.Errorf("ask the owner of %s: %w", c.head.Instance, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return fmt.Errorf("ask the owner of %s: %w", c.head.Instance, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var e failed
+		if json.Unmarshal(b, &e) != nil || e.Error == "" {
+			e.Error = fmt.Sprintf("the owner of %s answered status %d", c.head.Instance, resp.StatusCode)
+		}
+		return errors.New(e.Error)
+	}
+	if out == nil {
+		return nil
+	}
+	return json.Unmarshal(b, out)
+}
