@@ -66,6 +66,9 @@ func (l Loader) Load(ctx context.Context, entries []Entry) ([]Loaded, error) {
 		if err != nil {
 			return nil, err
 		}
+		for i := range done {
+			done[i].Entry = rest[i]
+		}
 		out = append(out, done...)
 		if len(done) == len(rest) {
 			break

@@ -30,6 +30,7 @@ class Faults(unittest.TestCase):
         self.assertTrue(faults.is_infra(ConnectionResetError()))
         self.assertTrue(faults.is_infra(urllib.error.URLError("x")))
         self.assertFalse(faults.is_infra(RuntimeError("connection refused")))
+        self.assertFalse(faults.is_infra(urllib.error.HTTPError("http://x", 500, "no", {}, None)))
         self.assertFalse(faults.is_infra(TimeoutError()))
 
     def test_our_own_code_is_no_place_of_a_plugin(self):

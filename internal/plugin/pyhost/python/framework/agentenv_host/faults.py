@@ -89,10 +89,19 @@ def relative(path: str) -> str:
 
 
 def is_infra(error: BaseException) -> bool:
-    """Whether ``error`` says that something couldn't be reached, which says nothing of the task or the agent."""
+    """Whether ``error`` says that something couldn't be reached, which says nothing of the task or the agent.
+
+    What was reached and didn't answer in time isn't among that: an environment that hangs may have been made to.
+    """
+    if isinstance(error, TimeoutError) or _of(error, "httpx", "ReadTimeout"):
+        return False
     if isinstance(error, ConnectionError):
         return True
-    for cls in type(error).__mro__:
-        if (cls.__module__.split(".")[0], cls.__name__) in (("httpx", "TransportError"), ("requests", "ConnectionError")):
-            return True
-    return type(error).__name__ == "URLError" and type(error).__module__ == "urllib.error"
+    if _of(error, "urllib", "URLError"):
+        return not _of(error, "urllib", "HTTPError")
+    return _of(error, "httpx", "TransportError") or _of(error, "requests", "ConnectionError")
+
+
+def _of(error: BaseException, package: str, name: str) -> bool:
+    """Whether ``error`` is of a class of a package, which isn't imported to find out."""
+    return any(c.__name__ == name and c.__module__.split(".")[0] == package for c in type(error).__mro__)
