@@ -9,12 +9,12 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/artifactstore"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/model/source"
 	"agentenv.internal/agentenv/internal/ref"
@@ -56,7 +56,7 @@ func (a *App) Script(ctx context.Context, file string, dry bool) (string, error)
 	if _, err := model.ParseScript(b); err != nil {
 		return "", fmt.Errorf("%s: %w", file, err)
 	}
-	stem := notInIDs.ReplaceAllString(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), "-")
+	stem := notInIDs().ReplaceAllString(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), "-")
 	id := "@local/scripts/" + cmp.Or(strings.Trim(stem, "-"), "script") + "-" + ref.DigestOf(b).Hex()[:12]
 	if dry {
 		return model.ScriptedPrefix + id, nil
@@ -72,7 +72,7 @@ func (a *App) Script(ctx context.Context, file string, dry bool) (string, error)
 	return model.ScriptedPrefix + id, err
 }
 
-var notInIDs = regexp.MustCompile(`[^A-Za-z0-9-]+`)
+var notInIDs = lazyregexp.New(`[^A-Za-z0-9-]+`)
 
 // panel is who grades where a run names no judge.
 func (a *App) panel(ctx context.Context) (verify.Panel, error) {

@@ -2,11 +2,11 @@ package artifact
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // Schema is the strict schema of an artifact.toml of a type; false for a type that is not known or has none. Elements of references take any value:
@@ -42,10 +42,10 @@ func Schema(typ string) (*doc.Schema, bool) {
 	return s, true
 }
 
-var command = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
+var command = lazyregexp.New(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
 
 // IsCommand tells whether a cli may be called so.
-func IsCommand(name string) bool { return command.MatchString(name) }
+func IsCommand(name string) bool { return command().MatchString(name) }
 
 func isCommand(n doc.Node, l *diag.List) {
 	if s, _ := n.Str(); !IsCommand(s) {

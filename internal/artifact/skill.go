@@ -2,12 +2,12 @@ package artifact
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 	"unicode/utf8"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // SkillSpec is the version of the Agent Skills format that skills are read by.
@@ -19,7 +19,7 @@ type SkillFront struct {
 	Metadata                                                map[string]string
 }
 
-var skillName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+var skillName = lazyregexp.New(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // ReadSkill reads the front matter of a SKILL.md. label names the file in problems; name is what the skill must be called.
 func ReadSkill(label string, src []byte, name string) (SkillFront, diag.List) {
@@ -89,7 +89,7 @@ func skillSchema() *doc.Schema {
 		}}
 	}
 	name := doc.Type{Kinds: []doc.Kind{doc.String}, Plain: true, Check: func(n doc.Node, l *diag.List) {
-		if s := n.Text(); len(s) > 64 || !skillName.MatchString(s) {
+		if s := n.Text(); len(s) > 64 || !skillName().MatchString(s) {
 			fault(l, n, "skill.name", "%s can't name a skill: write 1 to 64 of a-z, 0-9 and single hyphens inside", diag.Repr(s))
 		}
 	}}

@@ -2,12 +2,12 @@ package cli
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/term"
 )
 
@@ -46,7 +46,7 @@ func setHelp(root *cobra.Command, s *term.Streams) {
 }
 
 // column is an indented line's name and the spaces up to its description.
-var column = regexp.MustCompile(`^ +\S.*?  +`)
+var column = lazyregexp.New(`^ +\S.*?  +`)
 
 // fit breaks lines to a width. Lines that begin at the margin and follow each other are one paragraph; an indented line that has a description
 // goes on below it, and one that has none is something to type and stays whole.
@@ -64,7 +64,7 @@ func fit(text string, width int) string {
 			continue
 		}
 		flush()
-		head := column.FindString(line)
+		head := column().FindString(line)
 		if head == "" || len(head) > width/2 {
 			out.WriteString(line + "\n")
 			continue

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // check reports every fault of the settings that count. A key that nobody knows is a warning, so that one file serves several versions of the
@@ -90,11 +90,11 @@ func checkParams(n doc.Node, l *diag.List) {
 	}
 }
 
-var headerName = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+var headerName = lazyregexp.New("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
 func checkHeaders(n doc.Node, l *diag.List) {
 	for name, v := range n.Members() {
-		if !headerName.MatchString(name) {
+		if !headerName().MatchString(name) {
 			l.Add(diag.Problem{Pos: v.KeyPos(), Code: "config.headers", Summary: diag.Repr(name) + " is no name of an HTTP header", Fix: "use letters, digits and hyphens"})
 		}
 		if strings.ContainsFunc(v.Text(), func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -167,10 +167,10 @@ func checkPlugins(n doc.Node, l *diag.List) {
 	}
 }
 
-var separators = regexp.MustCompile(`[-_.]+`)
+var separators = lazyregexp.New(`[-_.]+`)
 
 // canonical is the one spelling of a distribution's name (PEP 503).
-func canonical(name string) string { return separators.ReplaceAllString(strings.ToLower(name), "-") }
+func canonical(name string) string { return separators().ReplaceAllString(strings.ToLower(name), "-") }
 
 // checkEnv checks the variables that replace sections.
 func (c *Config) checkEnv(l *diag.List) {

@@ -1,24 +1,24 @@
 package config
 
 import (
-	"regexp"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 const masked = "***"
 
 // secretWords make everything below a key that contains one of them unreadable.
-var secretWords = regexp.MustCompile(`(?i)password|passwd|passphrase|secret|token|credential|api[-_]?key|private[-_]?key|auth|bearer|headers`)
+var secretWords = lazyregexp.New(`(?i)password|passwd|passphrase|secret|token|credential|api[-_]?key|private[-_]?key|auth|bearer|headers`)
 
 var (
-	uri = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"']+`)
+	uri = lazyregexp.New(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"']+`)
 	// pair is a secret in a query or a connection string: token=…, password = "…".
-	pair = regexp.MustCompile(`(?i)([A-Za-z0-9_.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|api[-_]?key|private[-_]?key|auth|bearer)[A-Za-z0-9_.-]*\s*=\s*)("[^"]*"|'[^']*'|[^&;\s#]+)`)
+	pair = lazyregexp.New(`(?i)([A-Za-z0-9_.-]*(?:password|passwd|passphrase|pwd|secret|token|credential|api[-_]?key|private[-_]?key|auth|bearer)[A-Za-z0-9_.-]*\s*=\s*)("[^"]*"|'[^']*'|[^&;\s#]+)`)
 	// bearer is a secret in a header's value.
-	bearer = regexp.MustCompile(`(?i)\b((?:bearer|basic)\s+)\S+`)
+	bearer = lazyregexp.New(`(?i)\b((?:bearer|basic)\s+)\S+`)
 )
 
 // mask is a value as reports show it. path is where it stands.
@@ -42,7 +42,7 @@ func hides(path []string, name string) bool {
 		}
 		return true
 	default:
-		return secretWords.MatchString(name)
+		return secretWords().MatchString(name)
 	}
 }
 
@@ -59,7 +59,7 @@ func maskNode(n doc.Node, path []string, hide bool) any {
 		option := false // an argument list may hold a secret after its option
 		for _, v := range n.Items() {
 			out = append(out, maskNode(v, path, hide || option))
-			option = strings.HasPrefix(v.Text(), "-") && secretWords.MatchString(v.Text()) && !strings.Contains(v.Text(), "=")
+			option = strings.HasPrefix(v.Text(), "-") && secretWords().MatchString(v.Text()) && !strings.Contains(v.Text(), "=")
 		}
 		return out
 	case doc.String:
@@ -94,9 +94,9 @@ func maskString(s string, hide bool) string {
 // maskText hides what looks like a secret in plain text.
 func maskText(s string) string {
 	s = diag.Clean(s)
-	s = uri.ReplaceAllStringFunc(s, maskUserInfo)
-	s = pair.ReplaceAllString(s, "${1}"+masked)
-	return bearer.ReplaceAllString(s, "${1}"+masked)
+	s = uri().ReplaceAllStringFunc(s, maskUserInfo)
+	s = pair().ReplaceAllString(s, "${1}"+masked)
+	return bearer().ReplaceAllString(s, "${1}"+masked)
 }
 
 // maskUserInfo hides who signs in to a URI. Passwords hold slashes and at signs that they should not, so in doubt more is hidden.

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // Secrets looks the value of a `secret:` reference up; found is false when the store has no such key. Its errors hold no values.
@@ -22,7 +22,7 @@ type reference struct {
 	hasDef bool
 }
 
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var variable = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 // parseReference reads `env:NAME`, `secret:KEY`, `env:NAME?default`. ok is false for a plain string; err is for a reference that names nothing.
 func parseReference(s string) (r reference, ok bool, err error) {
@@ -35,7 +35,7 @@ func parseReference(s string) (r reference, ok bool, err error) {
 	switch {
 	case r.name == "":
 		return r, true, errors.New("the reference names nothing")
-	case scheme == "env" && !variable.MatchString(r.name):
+	case scheme == "env" && !variable().MatchString(r.name):
 		return r, true, errors.New("the reference is not the name of an environment variable")
 	}
 	return r, true, nil

@@ -1,17 +1,18 @@
 package doc
 
 import (
-	"regexp"
 	"strings"
 	"time"
+
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // datetime is TOML 1.0's four forms: an offset or local date-time, a local date, a local time.
-var datetime = regexp.MustCompile(`^(?:(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?|(\d\d:\d\d:\d\d)(\.\d+)?)$`)
+var datetime = lazyregexp.New(`^(?:(\d{4}-\d\d-\d\d)(?:[Tt ](\d\d:\d\d:\d\d)(\.\d+)?([Zz]|[+-]\d\d:\d\d)?)?|(\d\d:\d\d:\d\d)(\.\d+)?)$`)
 
 // validDatetime tells whether s is one of the four forms and names a day and a time that exist.
 func validDatetime(s string) bool {
-	m := datetime.FindStringSubmatch(s)
+	m := datetime().FindStringSubmatch(s)
 	if m == nil {
 		return false
 	}
@@ -36,7 +37,7 @@ func validDatetime(s string) bool {
 
 // isoformat spells a valid date-time as Python's isoformat does: microseconds or no fraction, T, a numeric offset.
 func isoformat(s string) string {
-	m := datetime.FindStringSubmatch(s)
+	m := datetime().FindStringSubmatch(s)
 	if m == nil {
 		return s
 	}

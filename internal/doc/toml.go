@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/pelletier/go-toml/v2/unstable"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // ParseTOML reads TOML 1.0, with or without a byte order mark. Names and tables that are defined twice are all reported, and the tree keeps
@@ -337,12 +337,12 @@ func (r *tomlReader) scalar(n *node, v *unstable.Node) {
 	}
 }
 
-var withoutSeconds = regexp.MustCompile(`(^|[Tt ])\d\d:\d\d($|[^:\d])`)
+var withoutSeconds = lazyregexp.New(`(^|[Tt ])\d\d:\d\d($|[^:\d])`)
 
 func (r *tomlReader) datetime(off int, raw string) {
 	switch {
 	case validDatetime(raw):
-	case withoutSeconds.MatchString(raw):
+	case withoutSeconds().MatchString(raw):
 		r.newer(off, "a time without seconds", "write them")
 	default:
 		r.fault(off, "date", diag.Clean(short(raw))+" is no date or time", "write it as 2006-01-02, 15:04:05 or 2006-01-02T15:04:05Z, or as a string between quotes")
@@ -362,7 +362,7 @@ func (r *tomlReader) text(v *unstable.Node, raw string) string {
 	return string(p.Expression().Value().Data)
 }
 
-var codePoint = regexp.MustCompile(`U\+[0-9A-F]{4,6} ('.')`)
+var codePoint = lazyregexp.New(`U\+[0-9A-F]{4,6} ('.')`)
 
 func (r *tomlReader) syntax(err error) {
 	off, msg := len(r.t.Src), err.Error()
@@ -374,5 +374,5 @@ func (r *tomlReader) syntax(err error) {
 		}
 		msg = pe.Message
 	}
-	r.broken(off, diag.Clean(codePoint.ReplaceAllString(msg, "$1")), "")
+	r.broken(off, diag.Clean(codePoint().ReplaceAllString(msg, "$1")), "")
 }

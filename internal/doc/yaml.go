@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // ParseYAML reads the part of YAML that every reader of it understands alike: mappings, lists and scalars of one document in UTF-8.
@@ -234,18 +234,18 @@ func (r *yamlReader) scalar(n *node, y *yaml.Node) {
 	}
 }
 
-var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+var yamlLine = lazyregexp.New(`^yaml: (?:line (\d+): )?`)
 
 // syntax reports the library's fault. It counts lines from 0 where its grammar refused, from 1 where its scanner did.
 func (r *yamlReader) syntax(err error) {
 	msg := err.Error()
-	m := yamlLine.FindStringSubmatch(msg)
+	m := yamlLine().FindStringSubmatch(msg)
 	line := 1
 	if m != nil {
 		msg = msg[len(m[0]):]
 		if m[1] != "" {
 			line, _ = strconv.Atoi(m[1])
-			if grammar.MatchString(msg) {
+			if grammar().MatchString(msg) {
 				line++
 			}
 		}
@@ -263,5 +263,5 @@ func (r *yamlReader) syntax(err error) {
 	r.broken(r.lines[line-1], diag.Clean(strings.ReplaceAll(msg, "\n", " ")), fix)
 }
 
-var grammar = regexp.MustCompile(fmt.Sprintf("^(?:did not find expected (?:%s)|found (?:incompatible|undefined|duplicate))",
+var grammar = lazyregexp.New(fmt.Sprintf("^(?:did not find expected (?:%s)|found (?:incompatible|undefined|duplicate))",
 	`key|'-' indicator|node content|',' or|<document start>`))

@@ -2,20 +2,21 @@ package doc
 
 import (
 	"bytes"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 var (
-	yamlInt   = regexp.MustCompile(`^(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)$`)
-	yamlFloat = regexp.MustCompile(`^(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?$`)
-	yamlInf   = regexp.MustCompile(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
+	yamlInt   = lazyregexp.New(`^(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+)$`)
+	yamlFloat = lazyregexp.New(`^(?:[-+]?[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+][0-9]+)?$`)
+	yamlInf   = lazyregexp.New(`^(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
 
 	// What YAML 1.1 or a common reader of it takes as something else than YAML 1.2's core schema does.
-	yamlSwitch   = regexp.MustCompile(`^(?i:y|yes|n|no|on|off)$`)
-	yamlNumber   = regexp.MustCompile(`^[-+]?(?:0[0-9_]+|0o[0-7_]+|0b[01_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*|(?:[0-9][0-9_]*)?\.?[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)$`)
-	yamlDate     = regexp.MustCompile(`^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?$`)
+	yamlSwitch   = lazyregexp.New(`^(?i:y|yes|n|no|on|off)$`)
+	yamlNumber   = lazyregexp.New(`^[-+]?(?:0[0-9_]+|0o[0-7_]+|0b[01_]+|0x[0-9a-fA-F_]+|[0-9][0-9_]*|(?:[0-9][0-9_]*)?\.?[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?)$`)
+	yamlDate     = lazyregexp.New(`^[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}(?:[Tt \t].*)?$`)
 	decimalDigit = "0123456789"
 )
 
@@ -32,12 +33,12 @@ func resolveYAML(s string) (Kind, string) {
 	switch {
 	case strings.IndexByte("+-."+decimalDigit, s[0]) < 0:
 		return String, s
-	case yamlInt.MatchString(s):
+	case yamlInt().MatchString(s):
 		if strings.HasPrefix(s, "0x") {
 			return hexYAML(s)
 		}
 		return Int, intText(s)
-	case yamlFloat.MatchString(s), yamlInf.MatchString(s):
+	case yamlFloat().MatchString(s), yamlInf().MatchString(s):
 		return Float, s
 	case len(s) >= 10 && validDatetime(s) && s[4] == '-':
 		return Datetime, s
@@ -58,7 +59,7 @@ func ambiguousYAML(s string) bool {
 	if k, _ := resolveYAML(s); k != String {
 		return false
 	}
-	return yamlSwitch.MatchString(s) || strings.ContainsAny(s, decimalDigit) && yamlNumber.MatchString(s) || yamlDate.MatchString(s)
+	return yamlSwitch().MatchString(s) || strings.ContainsAny(s, decimalDigit) && yamlNumber().MatchString(s) || yamlDate().MatchString(s)
 }
 
 // plainEnd is where a scalar without quotes ends: its text is the source with every run of blanks around a line break folded.

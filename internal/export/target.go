@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync/atomic"
 
@@ -21,6 +20,7 @@ import (
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
 )
@@ -135,7 +135,7 @@ func isFileError(err error) bool {
 // prefix begins the names of the folders beside the target that exports into it are made in; 8 hex digits follow.
 func (t target) prefix() string { return "." + t.name + ".import-" }
 
-var stageTail = regexp.MustCompile(`^[0-9a-f]{8}$`)
+var stageTail = lazyregexp.New(`^[0-9a-f]{8}$`)
 
 // sweep removes what killed exports into the same target left. Those of living ones are locked. What can't be removed stays.
 func (t target) sweep() {
@@ -146,7 +146,7 @@ func (t target) sweep() {
 	}
 	for _, e := range entries {
 		tail, ok := cutPrefix(e.Name(), t.prefix())
-		if !ok || !e.IsDir() || !stageTail.MatchString(tail) {
+		if !ok || !e.IsDir() || !stageTail().MatchString(tail) {
 			continue
 		}
 		dir := filepath.Join(above, e.Name())

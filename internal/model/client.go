@@ -11,9 +11,10 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"time"
+
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // Dialects.
@@ -68,7 +69,7 @@ type dialect interface {
 	whole(body []byte) (*Response, error)
 }
 
-var versioned = regexp.MustCompile(`/v[0-9]+(beta)?(/openai)?$`)
+var versioned = lazyregexp.New(`/v[0-9]+(beta)?(/openai)?$`)
 
 // New makes a client.
 func New(e Endpoint, p Patience) (*Client, error) {
@@ -92,7 +93,7 @@ func New(e Endpoint, p Patience) (*Client, error) {
 		return nil, fmt.Errorf("%q is no dialect of models: write openai or anthropic", e.Dialect)
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
-	if !versioned.MatchString(u.Path) {
+	if !versioned().MatchString(u.Path) {
 		u.Path += "/v1"
 	}
 	u.Path += c.dialect.path()

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // ScriptedName is what a scripted model calls itself, and the prefix of a model name that names a script: "scripted:ARTIFACT".
@@ -184,16 +186,16 @@ func (l *Line) play(ms []Message) (*Response, error) {
 type filler struct{ ms []Message }
 
 var (
-	place  = regexp.MustCompile(`\$\{([a-z]+(?:[.\[][^}]*)?)\}`)
-	whole  = regexp.MustCompile(`^\$\{[a-z]+(?:[.\[][^}]*)?\}$`)
-	pieces = regexp.MustCompile(`\.([^.\[\]]+)|\[([0-9]+)\]`)
+	place  = lazyregexp.New(`\$\{([a-z]+(?:[.\[][^}]*)?)\}`)
+	whole  = lazyregexp.New(`^\$\{[a-z]+(?:[.\[][^}]*)?\}$`)
+	pieces = lazyregexp.New(`\.([^.\[\]]+)|\[([0-9]+)\]`)
 )
 
 func (f filler) value(v any) (any, error) {
 	var err error
 	switch v := v.(type) {
 	case string:
-		if whole.MatchString(v) {
+		if whole().MatchString(v) {
 			return f.find(v[2 : len(v)-1])
 		}
 		return f.text(v)
@@ -215,7 +217,7 @@ func (f filler) value(v any) (any, error) {
 
 func (f filler) text(s string) (string, error) {
 	var bad error
-	out := place.ReplaceAllStringFunc(s, func(p string) string {
+	out := place().ReplaceAllStringFunc(s, func(p string) string {
 		v, err := f.find(p[2 : len(p)-1])
 		if err != nil {
 			bad = errors.Join(bad, err)
@@ -254,7 +256,7 @@ func (f filler) find(expr string) (any, error) {
 		return user, nil
 	case "last":
 	case "result":
-		p := pieces.FindStringSubmatch(rest)
+		p := pieces().FindStringSubmatch(rest)
 		if p == nil {
 			return nil, fmt.Errorf("${%s} names no result by number", expr)
 		}
@@ -280,7 +282,7 @@ func dig(text, path, expr string) (any, error) {
 	if !ok {
 		return nil, fmt.Errorf("${%s}: the tool's result is no JSON", expr)
 	}
-	for _, p := range pieces.FindAllStringSubmatch(path, -1) {
+	for _, p := range pieces().FindAllStringSubmatch(path, -1) {
 		ok := false
 		if p[1] != "" {
 			var m map[string]any

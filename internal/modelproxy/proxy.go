@@ -17,12 +17,12 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/model/serve"
 )
@@ -97,7 +97,7 @@ type Proxy struct {
 	last map[string][]json.RawMessage // the messages of the exchange before, by path
 }
 
-var version = regexp.MustCompile(`/v[0-9]+(beta|alpha)?[0-9]*$`)
+var version = lazyregexp.New(`/v[0-9]+(beta|alpha)?[0-9]*$`)
 
 // New makes a Proxy.
 func New(o Options) (*Proxy, error) {
@@ -286,7 +286,7 @@ var dropped = []string{
 // target joins a request's path to the endpoint's: a version that both have is there once.
 func (p *Proxy) target(path, query string) string {
 	u := *p.base
-	if v := version.FindString(u.Path); v != "" && (strings.HasPrefix(path, v+"/") || version.MatchString("/"+strings.SplitN(strings.TrimPrefix(path, "/"), "/", 2)[0])) {
+	if v := version().FindString(u.Path); v != "" && (strings.HasPrefix(path, v+"/") || version().MatchString("/"+strings.SplitN(strings.TrimPrefix(path, "/"), "/", 2)[0])) {
 		u.Path = strings.TrimSuffix(u.Path, v)
 	}
 	u.Path += path

@@ -2,11 +2,11 @@ package step
 
 import (
 	"fmt"
-	"regexp"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // Types of fields. A field that is not required may also be null, which reads as absent.
@@ -81,9 +81,9 @@ func may(name string, t doc.Type, def any, help string) doc.Field {
 func user(f doc.Field) doc.Field { f.User = true; return f }
 
 // templated tells whether a text holds a place for a value of the run's seed, such as <start>, so that its form can't be known yet.
-func templated(s string) bool { return seedPlace.MatchString(s) }
+func templated(s string) bool { return seedPlace().MatchString(s) }
 
-var seedPlace = regexp.MustCompile(`<[A-Za-z_][A-Za-z0-9_ .-]*>`)
+var seedPlace = lazyregexp.New(`<[A-Za-z_][A-Za-z0-9_ .-]*>`)
 
 // fault adds an error at a value. where is the path of the field inside the step.
 func fault(l *diag.List, n doc.Node, where, code, format string, args ...any) {

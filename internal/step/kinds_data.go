@@ -3,11 +3,11 @@ package step
 import (
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/ref"
 )
 
@@ -304,11 +304,11 @@ func buildMCPCLI() *Kind {
 	}
 }
 
-var commandName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
+var commandName = lazyregexp.New(`^[A-Za-z][A-Za-z0-9_-]*$`)
 
 func isCommand(n doc.Node, l *diag.List) {
 	s, _ := n.Str()
-	if !commandName.MatchString(s) && !templated(s) {
+	if !commandName().MatchString(s) && !templated(s) {
 		fault(l, n, "", "step.cli.command", "%s is no command name (a letter, then letters, digits, _ and -)", diag.Repr(s))
 	}
 }

@@ -1,10 +1,9 @@
 package step
 
 import (
-	"regexp"
-
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // Output formats of rubrics_verifier.
@@ -81,7 +80,7 @@ func isPattern(n doc.Node, l *diag.List) {
 	}
 }
 
-var factPath = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
+var factPath = lazyregexp.New(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
 func checkRubrics(n doc.Node, l *diag.List) {
 	ids := map[string]bool{}
@@ -93,7 +92,7 @@ func checkRubrics(n doc.Node, l *diag.List) {
 		ids[id] = true
 	}
 	for label, p := range n.Get("context_facts_for_judge").Members() {
-		if s, ok := p.Str(); label == "" || ok && !factPath.MatchString(s) {
+		if s, ok := p.Str(); label == "" || ok && !factPath().MatchString(s) {
 			fault(l, p, "context_facts_for_judge", "step.judge.facts", "%s: %s is no dotted path such as verifications.cart.score", diag.Repr(label), diag.Repr(s))
 		}
 	}

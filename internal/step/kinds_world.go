@@ -4,11 +4,11 @@ import (
 	"net/netip"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // Sandbox modes of deploy_sandbox.
@@ -279,11 +279,11 @@ func checkNetwork(n doc.Node, l *diag.List) {
 	}
 }
 
-var varName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var varName = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func checkVars(n doc.Node, l *diag.List) {
 	for key, v := range n.Get("env_vars").Members() {
-		if !varName.MatchString(key) {
+		if !varName().MatchString(key) {
 			fault(l, v, "env_vars", "step.env.name", "%s is no name of an environment variable (letters, digits and _, no digit first)", diag.Repr(key))
 		}
 	}

@@ -4,13 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/step"
 )
 
@@ -115,7 +115,7 @@ type seeder struct {
 }
 
 // placeholder is what keys of seeds look like, as far as a forgotten one is told by its looks.
-var placeholder = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
+var placeholder = lazyregexp.New(`^[A-Za-z_][A-Za-z0-9_.-]*$`)
 
 // fill replaces placeholders in one string, all at once: what a seed puts in is not looked at again. What looks like one and is none of the seed's is
 // refused, but for pairs of tags (<b>…</b>) and what stands after another "<".
@@ -142,7 +142,7 @@ func (s *seeder) fill(n doc.Node) (string, bool) {
 			i += end + 1
 			continue
 		}
-		if placeholder.MatchString(key) && !strings.Contains(text, "</"+key+">") && (i == 0 || text[i-1] != '<') {
+		if placeholder().MatchString(key) && !strings.Contains(text, "</"+key+">") && (i == 0 || text[i-1] != '<') {
 			s.left(n, key)
 		}
 		b.WriteByte('<')

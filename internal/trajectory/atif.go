@@ -11,9 +11,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 	"strings"
 	"time"
+
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // SchemaVersion is what is written.
@@ -156,7 +157,7 @@ func (c *Content) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, &c.Text)
 }
 
-var versionForm = regexp.MustCompile(`^ATIF-v1\.[0-8]$`)
+var versionForm = lazyregexp.New(`^ATIF-v1\.[0-8]$`)
 
 // Parse reads a document strictly: unknown fields are refused outside of extra.
 func Parse(b []byte) (*Trajectory, error) {
@@ -186,7 +187,7 @@ func (t *Trajectory) Check() error {
 }
 
 func (t *Trajectory) check(at string, fault func(string, ...any)) {
-	if !versionForm.MatchString(t.SchemaVersion) {
+	if !versionForm().MatchString(t.SchemaVersion) {
 		fault("%sschema_version %q is not one of ATIF-v1.0 to %s", at, t.SchemaVersion, SchemaVersion)
 	}
 	if t.Agent.Name == "" || t.Agent.Version == "" {

@@ -21,7 +21,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"sync"
 	"time"
@@ -29,6 +28,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // ErrInUse: the tree is held, or being built.
@@ -276,11 +276,11 @@ func (s *Store) whole(name string) bool {
 	return err == nil && fi.IsDir()
 }
 
-var plainKey = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,99}$`)
+var plainKey = lazyregexp.New(`^[a-z0-9][a-z0-9._-]{0,99}$`)
 
 // nameOf is a key as the name of a folder: the key itself where it is one that no file system confuses, else its digest.
 func nameOf(key string) string {
-	if plainKey.MatchString(key) && !strings.HasPrefix(key, "k-") {
+	if plainKey().MatchString(key) && !strings.HasPrefix(key, "k-") {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))

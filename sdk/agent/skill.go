@@ -58,7 +58,7 @@ func (a *Agent) skillExtension() (extension, bool, error) {
 		operation{name: "list", verb: http.MethodGet, path: skillPath, response: `{"required":["skills"]}`, serve: a.listSkills})
 }
 
-var skillName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`)
+var skillName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`) })
 
 // skillRequest is what adds a skill: text, or files.
 type skillRequest struct {
@@ -77,7 +77,7 @@ func decodeSkill(body []byte) (skillRequest, error) {
 	if err != nil {
 		return s, err
 	}
-	if s.name = f.text("name", true); s.name != "" && !skillName.MatchString(s.name) {
+	if s.name = f.text("name", true); s.name != "" && !skillName().MatchString(s.name) {
 		f.fail("name", "want a letter or digit, then at most 127 letters, digits, dots, underscores and dashes")
 	}
 	s.description = f.text("description", true)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"sync"
 )
 
 // ManifestName is the file beside a wheel's METADATA that says what a program adds.
@@ -42,7 +43,7 @@ type Ref struct {
 	Out     bool   `json:"out,omitempty"`
 }
 
-var typeName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`)
+var typeName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9_]{0,63}$`) })
 
 // ParseManifest reads a manifest. The error says what is wrong, for the people who ship it.
 func ParseManifest(b []byte) (*Manifest, error) {
@@ -82,12 +83,12 @@ func ParseManifest(b []byte) (*Manifest, error) {
 func (t *Type) check() error {
 	switch t.Group {
 	case GroupSteps, GroupEnvs, GroupArtifacts, GroupProviders:
-		if !typeName.MatchString(t.Name) {
-			return fmt.Errorf("%q can't be the name of a type: %s", t.Name, typeName)
+		if !typeName().MatchString(t.Name) {
+			return fmt.Errorf("%q can't be the name of a type: %s", t.Name, typeName())
 		}
 	case GroupCommands:
-		if !commandName.MatchString(t.Name) {
-			return fmt.Errorf("%q can't be the name of a command: %s", t.Name, commandName)
+		if !commandName().MatchString(t.Name) {
+			return fmt.Errorf("%q can't be the name of a command: %s", t.Name, commandName())
 		}
 	default:
 		return fmt.Errorf("no group %q; there are %s, %s, %s, %s and %s", t.Group, GroupSteps, GroupEnvs, GroupArtifacts, GroupProviders, GroupCommands)
@@ -108,4 +109,4 @@ func (t *Type) check() error {
 	return nil
 }
 
-var commandName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+var commandName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`) })

@@ -26,7 +26,7 @@ func builtBinary(t *testing.T) string {
 
 func TestBudgetSize(t *testing.T) {
 	for name, limit := range map[string]int64{
-		"bin/agent-env": 36 << 20,
+		"bin/agent-env": 40 << 20,
 		"internal/sandbox/local/guestbin/agent-env-guest-linux-amd64": 6 << 20,
 		"internal/sandbox/local/guestbin/agent-env-guest-linux-arm64": 6 << 20,
 	} {

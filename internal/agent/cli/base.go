@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/trajectory"
 )
 
@@ -116,11 +116,11 @@ func content(raw json.RawMessage) string {
 	return out.String()
 }
 
-var statusForm = regexp.MustCompile(`(?i)(?:status(?: code)?|code|error|http)["':=\s]*([45][0-9]{2})\b|^\s*([45][0-9]{2})\b`)
+var statusForm = lazyregexp.New(`(?i)(?:status(?: code)?|code|error|http)["':=\s]*([45][0-9]{2})\b|^\s*([45][0-9]{2})\b`)
 
 // statusIn finds the status of an endpoint's answer in what a command says of it; 0 for none.
 func statusIn(text string) int {
-	m := statusForm.FindStringSubmatch(text)
+	m := statusForm().FindStringSubmatch(text)
 	if m == nil {
 		return 0
 	}

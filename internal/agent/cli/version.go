@@ -3,8 +3,9 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"strconv"
+
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // Version is major, minor, patch.
@@ -17,11 +18,11 @@ func (v Version) Compare(o Version) int {
 	return cmp.Or(cmp.Compare(v[0], o[0]), cmp.Compare(v[1], o[1]), cmp.Compare(v[2], o[2]))
 }
 
-var versionForm = regexp.MustCompile(`(?:^|[^0-9.])([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?`)
+var versionForm = lazyregexp.New(`(?:^|[^0-9.])([0-9]{1,9})\.([0-9]{1,9})(?:\.([0-9]{1,9}))?`)
 
 // ParseVersion finds the first version in what a command says of itself, such as "codex-cli 0.147.0" or "v20.11.1".
 func ParseVersion(text string) (Version, bool) {
-	m := versionForm.FindStringSubmatch(text)
+	m := versionForm().FindStringSubmatch(text)
 	if m == nil {
 		return Version{}, false
 	}

@@ -8,10 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"sync"
 	"time"
+
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // MaxRate is the most virtual seconds that may pass in a real one: a day.
@@ -202,12 +203,12 @@ func Format(t time.Time) string {
 	return t.Format("2006-01-02T15:04:05.000000Z")
 }
 
-var timeGrammar = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$`)
+var timeGrammar = lazyregexp.New(`^\d{4}-\d{2}-\d{2}[Tt ]\d{2}:\d{2}:\d{2}(\.\d+)?([Zz]|[+-]\d{2}:\d{2})$`)
 
 // ParseTime reads YYYY-MM-DDThh:mm:ss[.f](Z|±hh:mm); a space may stand for the T.
 func ParseTime(s string) (time.Time, error) {
 	bad := fmt.Errorf("%w: %q is no time of the form YYYY-MM-DDThh:mm:ss[.f](Z|+hh:mm)", ErrInvalid, s)
-	if !timeGrammar.MatchString(s) {
+	if !timeGrammar().MatchString(s) {
 		return time.Time{}, bad
 	}
 	b := []byte(s)
@@ -222,11 +223,11 @@ func ParseTime(s string) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-var durationGrammar = regexp.MustCompile(`^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$`)
+var durationGrammar = lazyregexp.New(`^P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?$`)
 
 // ParseDuration reads an ISO 8601 duration of weeks, days, hours, minutes and seconds, in seconds: years and months have no fixed length.
 func ParseDuration(s string) (float64, error) {
-	m := durationGrammar.FindStringSubmatch(s)
+	m := durationGrammar().FindStringSubmatch(s)
 	total, any := 0.0, false
 	for i, unit := range [...]float64{7 * 86400, 86400, 3600, 60, 1} {
 		if m == nil || m[i+1] == "" {

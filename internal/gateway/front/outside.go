@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/gateway/proxy"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // SecretPrefix is what the path of a door outside sandboxes begins with; the secret follows.
@@ -23,11 +23,11 @@ func NewSecret() string {
 	return base64.RawURLEncoding.EncodeToString(b[:])
 }
 
-var secretGrammar = regexp.MustCompile(`^[A-Za-z0-9_-]{22,200}$`)
+var secretGrammar = lazyregexp.New(`^[A-Za-z0-9_-]{22,200}$`)
 
 // CheckSecret refuses what can be guessed, or can't stand in a path.
 func CheckSecret(s string) error {
-	if !secretGrammar.MatchString(s) {
+	if !secretGrammar().MatchString(s) {
 		return fmt.Errorf("a secret has 22 to 200 letters, digits, - and _")
 	}
 	return nil

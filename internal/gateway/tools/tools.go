@@ -11,17 +11,17 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/rawjson"
 )
 
 // MaxName is the length of the longest name that every model takes.
 const MaxName = 64
 
-var legal = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+var legal = lazyregexp.New(`^[a-zA-Z0-9_-]{1,64}$`)
 
 // Source is a server and the entries of its tools/list.
 type Source struct {
@@ -118,7 +118,7 @@ func (s *Set) name(reserved []string, names *Names) {
 			t.Name = names.served[t.key()]
 			continue
 		}
-		if s.Clashes[t.Own] == nil && legal.MatchString(t.Own) && !taken[t.Own] {
+		if s.Clashes[t.Own] == nil && legal().MatchString(t.Own) && !taken[t.Own] {
 			t.Name, taken[t.Own] = t.Own, true
 			continue
 		}
@@ -126,7 +126,7 @@ func (s *Set) name(reserved []string, names *Names) {
 	}
 	for _, t := range rest {
 		want := t.Own
-		if s.Clashes[t.Own] != nil || legal.MatchString(t.Own) {
+		if s.Clashes[t.Own] != nil || legal().MatchString(t.Own) {
 			want = t.Server + "__" + t.Own
 		}
 		t.Name = Legal(want, "")
@@ -156,7 +156,7 @@ func (n *Names) Remember(s *Set) {
 // Legal is a name that every model takes, made of another. With a salt, or when something had to be changed, it ends in a hash, so that different names
 // stay different.
 func Legal(name, salt string) string {
-	if salt == "" && legal.MatchString(name) {
+	if salt == "" && legal().MatchString(name) {
 		return name
 	}
 	sum := sha256.Sum256([]byte(name + "\x00" + salt))

@@ -8,12 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/rawjson"
 )
 
@@ -283,7 +283,7 @@ var errWaitEnded = errors.New("ended")
 // Which members of arguments are told in events: names and ids of things, never what is in them.
 var (
 	toldNames = []string{"action", "createdTime", "fileName", "kind", "mimeType", "modifiedTime", "name", "role", "title", "type"}
-	idName    = regexp.MustCompile(`(^id|Id|_id)$`)
+	idName    = lazyregexp.New(`(^id|Id|_id)$`)
 )
 
 const maxTold = 200
@@ -325,5 +325,5 @@ func echo(v any, key string) any {
 }
 
 func told(key string) bool {
-	return key != "" && (slices.Contains(toldNames, key) || idName.MatchString(key))
+	return key != "" && (slices.Contains(toldNames, key) || idName().MatchString(key))
 }

@@ -2,11 +2,12 @@ package trigger
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // hours are when an executor works, by their own day's clock.
@@ -20,8 +21,8 @@ type hours struct {
 
 var (
 	weekdays      = []string{"sun", "mon", "tue", "wed", "thu", "fri", "sat"} // as time.Weekday counts
-	hourGrammar   = regexp.MustCompile(`^([01]\d|2[0-3]):[0-5]\d$`)
-	offsetGrammar = regexp.MustCompile(`^[+-]([01]\d|2[0-3]):[0-5]\d$`)
+	hourGrammar   = lazyregexp.New(`^([01]\d|2[0-3]):[0-5]\d$`)
+	offsetGrammar = lazyregexp.New(`^[+-]([01]\d|2[0-3]):[0-5]\d$`)
 )
 
 func readHours(v any, w string) (*hours, error) {
@@ -31,7 +32,7 @@ func readHours(v any, w string) (*hours, error) {
 	}
 	h := &hours{Start: textOf(obj, "start"), End: textOf(obj, "end"), Days: slices.Clone(weekdays)}
 	switch {
-	case !hourGrammar.MatchString(h.Start) || !hourGrammar.MatchString(h.End):
+	case !hourGrammar().MatchString(h.Start) || !hourGrammar().MatchString(h.End):
 		return nil, bad("%s.hours: start and end are times of day, HH:MM", w)
 	case h.Start == h.End:
 		return nil, bad("%s.hours: start is end, so nobody would ever work", w)
@@ -50,7 +51,7 @@ func readHours(v any, w string) (*hours, error) {
 		if h.Offset = "+00:00"; hasOffset {
 			h.Offset, _ = offset.(string)
 		}
-		if !offsetGrammar.MatchString(h.Offset) {
+		if !offsetGrammar().MatchString(h.Offset) {
 			return nil, bad("%s.hours.utc_offset must be ±HH:MM", w)
 		}
 	}

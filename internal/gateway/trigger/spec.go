@@ -539,7 +539,7 @@ func toolAction(a *action, obj map[string]any, w string, facts []string) error {
 	}
 	if v, ok := present(obj, "as"); ok {
 		s, _ := v.(string)
-		if a.as = strings.TrimSpace(s); a.as == "" || a.as == access.DefaultRole || likePlaceholder.MatchString(a.as) {
+		if a.as = strings.TrimSpace(s); a.as == "" || a.as == access.DefaultRole || likePlaceholder().MatchString(a.as) {
 			return bad("%s: 'as' must be a role other than %q, and no placeholder", w, access.DefaultRole)
 		}
 	}
@@ -584,7 +584,7 @@ func (r reader) wordsAction(a *action, obj map[string]any, w string) error {
 	if a.instruction = textOf(obj, "instruction"); a.instruction == "" {
 		return bad("%s: instruction must be a non-empty text", w)
 	}
-	for _, like := range likePlaceholder.FindAllString(a.instruction, -1) {
+	for _, like := range likePlaceholder().FindAllString(a.instruction, -1) {
 		compact := strings.Join(strings.Fields(like), "")
 		if strings.HasPrefix(compact, "${args.") || strings.HasPrefix(compact, "${result.") {
 			return bad("%s: the instruction holds %q, but instructions aren't filled in; use a tool action to pass on what was called", w, like)

@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
 // decode reads JSON with numbers as they were written.
@@ -36,12 +38,12 @@ type segment struct {
 	indices []int
 }
 
-var segmentGrammar = regexp.MustCompile(`^(\w+)((?:\[(?:\d{1,9}|\*)\])*)$`)
+var segmentGrammar = lazyregexp.New(`^(\w+)((?:\[(?:\d{1,9}|\*)\])*)$`)
 
 func parsePath(s string) (path, error) {
 	var out path
 	for part := range strings.SplitSeq(s, ".") {
-		m := segmentGrammar.FindStringSubmatch(part)
+		m := segmentGrammar().FindStringSubmatch(part)
 		if m == nil {
 			return nil, fmt.Errorf("invalid path segment %q in %q", part, s)
 		}
@@ -237,10 +239,10 @@ func (f field) value(c facts) any {
 }
 
 var (
-	placeholder      = regexp.MustCompile(`\$\{([\w.\[\]*]+\??)\}`)
-	likePlaceholder  = regexp.MustCompile(`\$\{[^{}]*\}?`)
-	wholePlaceholder = regexp.MustCompile(`^\$\{([\w.\[\]*]+\??)\}$`)
-	bareName         = regexp.MustCompile(`^\w+$`)
+	placeholder      = lazyregexp.New(`\$\{([\w.\[\]*]+\??)\}`)
+	likePlaceholder  = lazyregexp.New(`\$\{[^{}]*\}?`)
+	wholePlaceholder = lazyregexp.New(`^\$\{([\w.\[\]*]+\??)\}$`)
+	bareName         = lazyregexp.New(`^\w+$`)
 )
 
 // everyText calls f with every string within a value.
@@ -267,15 +269,15 @@ func everyText(v any, f func(string) error) error {
 // checkTemplate refuses placeholders that could never be filled: a tool must not be sent their text.
 func checkTemplate(v any, where string, facts []string) error {
 	return everyText(v, func(s string) error {
-		for _, like := range likePlaceholder.FindAllString(s, -1) {
-			m := wholePlaceholder.FindStringSubmatch(like)
+		for _, like := range likePlaceholder().FindAllString(s, -1) {
+			m := wholePlaceholder().FindStringSubmatch(like)
 			if m == nil {
 				return fmt.Errorf("%s: %q is no placeholder; they are ${args.<path>}, ${result.<path>} and ${<binding of a check>}", where, like)
 			}
 			name := strings.TrimSuffix(m[1], "?")
 			fact, rest := root(name)
 			switch {
-			case fact == "" && !bareName.MatchString(name):
+			case fact == "" && !bareName().MatchString(name):
 				return fmt.Errorf("%s: ${%s} must be the name of a check's binding, or a path below args or result", where, name)
 			case fact != "" && len(facts) == 0:
 				return fmt.Errorf("%s: ${%s} needs a provoking call, which only action and website triggers have", where, name)
@@ -336,7 +338,7 @@ func fillValue(v any, bindings map[string]any, c *facts) (any, error) {
 }
 
 func fillText(s string, bindings map[string]any, c *facts) (any, error) {
-	if m := wholePlaceholder.FindStringSubmatch(s); m != nil {
+	if m := wholePlaceholder().FindStringSubmatch(s); m != nil {
 		v, found, err := lookUp(m[1], bindings, c)
 		if err != nil {
 			return nil, err
@@ -353,7 +355,7 @@ func fillText(s string, bindings map[string]any, c *facts) (any, error) {
 		return v, nil
 	}
 	var failed error
-	out := placeholder.ReplaceAllStringFunc(s, func(p string) string {
+	out := placeholder().ReplaceAllStringFunc(s, func(p string) string {
 		name := p[2 : len(p)-1]
 		v, found, err := lookUp(name, bindings, c)
 		if err != nil {

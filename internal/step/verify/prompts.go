@@ -2,9 +2,9 @@ package verify
 
 import (
 	"encoding/json"
-	"regexp"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/step"
 )
@@ -48,11 +48,11 @@ func (p *prompted) reply() string {
 	return p.Response
 }
 
-var digestIn = regexp.MustCompile(`sha256:[0-9a-f]{64}`)
+var digestIn = lazyregexp.New(`sha256:[0-9a-f]{64}`)
 
 // objectIn is the object that a text names: its digest stands somewhere in it.
 func objectIn(text string) (ref.Digest, bool) {
-	d := ref.Digest(digestIn.FindString(text))
+	d := ref.Digest(digestIn().FindString(text))
 	return d, d.Valid()
 }
 
