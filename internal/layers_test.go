@@ -29,7 +29,7 @@ var levels = []struct {
 	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "trajectory/*", "store/*", "runlog/*", "plugin/pyhost", "sandbox/sandboxtest", "sandbox/hostside"}},
 	{6, []string{"exampleserver", "envdb", "envdb/envdbtest", "sandbox/*", "judge", "modelproxy", "computer", "gateway/*", "agent/*", "plugin/*"}},
 	{7, []string{"deploy", "envstore", "toolcmd", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore", "owner"}},
-	{8, []string{"step/*", "run", "envowner", "agentowner"}},
+	{8, []string{"step/*", "run", "envowner", "agentowner", "hostcalls"}},
 	{9, []string{"eval", "eval/*", "bundlerun", "openenv", "console", "workspace"}},
 	{10, []string{"app"}},
 	{11, []string{"cli", "cli/*"}},

@@ -18,6 +18,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/model/source"
 	"agentenv.internal/agentenv/internal/plugin/dist"
+	"agentenv.internal/agentenv/internal/plugin/host"
 	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/store/secrets"
 	"agentenv.internal/agentenv/internal/store/sqlite"
@@ -43,6 +44,7 @@ type App struct {
 	engine      part[*bundlerun.Engine]
 	models      part[*source.Models]
 	plugins     part[*dist.Environment]
+	pluginHost  part[*host.Plugins]
 
 	redact redact.Redactor // of everything that this process records or says of runs
 

@@ -5,7 +5,6 @@ import (
 
 	"agentenv.internal/agentenv/internal/artifactstore"
 	"agentenv.internal/agentenv/internal/artifactstore/removal"
-	"agentenv.internal/agentenv/internal/step"
 )
 
 // Artifacts is the store's artifacts, for listing, getting and putting them by hand.
@@ -23,7 +22,7 @@ func (a *App) ArtifactRemover(ctx context.Context) (*removal.Remover, error) {
 	if err != nil {
 		return nil, err
 	}
-	return removal.New(s, s.Runs(), step.Kinds()), nil
+	return removal.New(s, s.Runs(), a.kinds(ctx)), nil
 }
 
 // ArtifactType is the type of artifact that people mean by a word: its name, with hyphens too, or an alias of the configuration.

@@ -156,7 +156,7 @@ type Description struct {
 }
 
 // Describe reads every installed bundle. One that can't be read is listed with its problem.
-func (a *App) Describe() ([]Description, error) {
+func (a *App) Describe(ctx context.Context) ([]Description, error) {
 	installed, err := a.Installed()
 	if err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (a *App) Describe() ([]Description, error) {
 	out := []Description{}
 	for _, i := range installed {
 		d := Description{Name: i.Name, Package: i.Package, Version: i.Version}
-		if err := a.describe(i, &d); err != nil {
+		if err := a.describe(ctx, i, &d); err != nil {
 			d.Problem = err.Error()
 		}
 		out = append(out, d)
@@ -172,13 +172,13 @@ func (a *App) Describe() ([]Description, error) {
 	return out, nil
 }
 
-func (a *App) describe(i Installed, d *Description) error {
+func (a *App) describe(ctx context.Context, i Installed, d *Description) error {
 	src, err := i.Open()
 	if err != nil {
 		return err
 	}
 	defer src.Close()
-	b, problems := bundle.Parse(src, a.bundleOptions())
+	b, problems := bundle.Parse(src, a.bundleOptions(ctx))
 	d.IDRoot, d.Folder, d.Description = src.IDRoot, src.Dir, b.Description
 	for _, e := range b.Entries {
 		switch e.Group {

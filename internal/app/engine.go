@@ -8,7 +8,6 @@ import (
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/diag"
-	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/data"
 	"agentenv.internal/agentenv/internal/step/verify"
 )
@@ -37,8 +36,8 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 			return nil, err
 		}
 		return &bundlerun.Engine{
-			Bundle:    a.bundleOptions(),
-			Executors: executors(s, w.deploy, envs, agents, func(ctx context.Context) (string, error) { return a.Config().HumanURL(ctx, a.secrets) }, data.NewDownloads(a.Config().PrivateDownloads()), verify.RubricsOptions{Store: s, Models: models, Panel: a.panel, Agents: verify.NewDeployedJudges(agents, models)}),
+			Bundle:    a.bundleOptions(ctx),
+			Executors: a.pluginExecutors(ctx, executors(s, w.deploy, envs, agents, func(ctx context.Context) (string, error) { return a.Config().HumanURL(ctx, a.secrets) }, data.NewDownloads(a.Config().PrivateDownloads()), verify.RubricsOptions{Store: s, Models: models, Panel: a.panel, Agents: verify.NewDeployedJudges(agents, models)})),
 			Store:     s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
@@ -71,9 +70,9 @@ func (r references) Resolve(ctx context.Context, reference string) (string, erro
 }
 
 // bundleOptions is what reading a bundle depends on.
-func (a *App) bundleOptions() bundle.Options {
+func (a *App) bundleOptions(ctx context.Context) bundle.Options {
 	c := a.Config()
-	o := bundle.Options{Kinds: step.Kinds(), TypeAliases: c.TypeAliases(), AllowUnknownFields: c.AllowUnknownFields()}
+	o := bundle.Options{Kinds: a.kinds(ctx), TypeAliases: c.TypeAliases(), AllowUnknownFields: c.AllowUnknownFields()}
 	o.Aliases, o.Installed, o.Plugins = a.aliases(o), a.installedSource, installedPlugins{a}
 	return o
 }
@@ -108,11 +107,11 @@ func (a *App) Check(ctx context.Context, text string, allowUnknown bool) (Checke
 	}
 	defer src.Close()
 	out := Checked{Root: src.Root}
-	reader := bundlerun.Engine{Bundle: a.bundleOptions(), Log: a.opt.Log}
+	reader := bundlerun.Engine{Bundle: a.bundleOptions(ctx), Log: a.opt.Log}
 	if out.Problems, err = reader.Check(ctx, src, allowUnknown); err != nil {
 		return out, err
 	}
-	b, _ := bundle.Parse(src, a.bundleOptions())
+	b, _ := bundle.Parse(src, a.bundleOptions(ctx))
 	for _, e := range b.Entries {
 		n := len(out.Folders)
 		if n == 0 || out.Folders[n-1].Name != e.Group.String() {

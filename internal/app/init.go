@@ -17,7 +17,7 @@ func (a *App) Init(ctx context.Context, dir string, from export.From) (export.Re
 	if err != nil {
 		return export.Report{}, err
 	}
-	o := a.exportOptions()
+	o := a.exportOptions(ctx)
 	o.Store = s
 	return export.Init(ctx, a.abs(dir), from, o)
 }
@@ -39,7 +39,7 @@ func (a *App) InitTemplate(ctx context.Context, dir, name string) (export.Report
 			return export.Report{}, err
 		}
 		defer src.Close()
-		return export.Template(ctx, a.abs(dir), src, a.exportOptions())
+		return export.Template(ctx, a.abs(dir), src, a.exportOptions(ctx))
 	}
 	fix := "there are " + strings.Join(names, ", ")
 	if near := diag.Nearest(name, names); near != "" {
@@ -60,8 +60,8 @@ func (a *App) Templates() ([]Installed, error) {
 	return out, err
 }
 
-func (a *App) exportOptions() export.Options {
-	return export.Options{Bundle: a.bundleOptions(), Program: "agent-env " + Version, Now: time.Now(), Home: a.Config().Home()}
+func (a *App) exportOptions(ctx context.Context) export.Options {
+	return export.Options{Bundle: a.bundleOptions(ctx), Program: "agent-env " + Version, Now: time.Now(), Home: a.Config().Home()}
 }
 
 func (a *App) abs(path string) string {

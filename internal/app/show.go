@@ -41,7 +41,7 @@ func (a *App) Show(ctx context.Context, text string) (Shown, error) {
 		return Shown{}, err
 	}
 	defer src.Close()
-	o := a.bundleOptions()
+	o := a.bundleOptions(ctx)
 	out := Shown{Bundle: src.Root, Name: src.Name, IDRoot: src.IDRoot, Folder: src.Dir, Requires: []string{}, Entries: []Entry{}, Ignored: []string{}}
 	reader := bundlerun.Engine{Bundle: o, Log: a.opt.Log}
 	if out.Problems, err = reader.Check(ctx, src, false); err != nil {

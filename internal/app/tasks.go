@@ -18,7 +18,7 @@ func (a *App) Tasks(ctx context.Context) (*taskstore.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return taskstore.New(s, step.Kinds()), nil
+	return taskstore.New(s, a.kinds(ctx)), nil
 }
 
 // TaskOptions is how strictly tasks are read.

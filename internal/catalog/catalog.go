@@ -57,6 +57,8 @@ type Set[T any] struct {
 	all     map[string][]Entry[T]
 	later   map[string]func() (T, error)
 	reasons map[string]string
+	rest    func(*Set[T])
+	once    sync.Once
 }
 
 // New makes a set; group names it in messages ("step type").
@@ -77,6 +79,30 @@ func (s *Set[T]) Add(name string, o Origin, v T) {
 		}
 	}
 	s.all[name] = append(s.all[name], Entry[T]{name, o, v})
+}
+
+// Rest sets what adds all further entries, once, when somebody asks for what isn't built in: finding them costs something. It must not read the set.
+func (s *Set[T]) Rest(add func(*Set[T])) { s.rest = add }
+
+func (s *Set[T]) fill() {
+	s.once.Do(func() {
+		if s.rest != nil {
+			s.rest(s)
+		}
+	})
+}
+
+// builtin is the built-in entry of a name: nothing else can serve it.
+func (s *Set[T]) builtin(name string) (Entry[T], bool) {
+	if s.rest == nil {
+		return Entry[T]{}, false
+	}
+	for _, e := range s.all[name] {
+		if e.Origin.Kind == Builtin {
+			return e, true
+		}
+	}
+	return Entry[T]{}, false
 }
 
 // Later registers what costs something to make: it is made when it is first asked for, once. What it fails with is the name's Reason.
@@ -106,6 +132,7 @@ func (s *Set[T]) Refuse(name, reason string) {
 
 // Reason is why a name that somebody claims isn't served; "" where nobody does.
 func (s *Set[T]) Reason(name string) string {
+	s.fill()
 	if r := s.reasons[name]; r != "" {
 		return r
 	}
@@ -143,6 +170,10 @@ func (s *Set[T]) made(e *Entry[T]) (Entry[T], error) {
 
 // Get is the entry that serves name.
 func (s *Set[T]) Get(name string) (Entry[T], bool) {
+	if e, ok := s.builtin(name); ok {
+		return e, true
+	}
+	s.fill()
 	e, _ := s.pick(name)
 	if e == nil {
 		return Entry[T]{}, false
@@ -153,6 +184,10 @@ func (s *Set[T]) Get(name string) (Entry[T], bool) {
 
 // Origin is where the entry that serves name came from. It makes nothing.
 func (s *Set[T]) Origin(name string) (Origin, bool) {
+	if e, ok := s.builtin(name); ok {
+		return e.Origin, true
+	}
+	s.fill()
 	e, _ := s.pick(name)
 	if e == nil {
 		return Origin{}, false
@@ -162,6 +197,7 @@ func (s *Set[T]) Origin(name string) (Origin, bool) {
 
 // Names are the served names, sorted, those that are made later included.
 func (s *Set[T]) Names() []string {
+	s.fill()
 	var out []string
 	for _, name := range slices.Sorted(maps.Keys(s.all)) {
 		if e, _ := s.pick(name); e != nil {
@@ -173,6 +209,7 @@ func (s *Set[T]) Names() []string {
 
 // Conflicts are the names that more than one origin claims, sorted.
 func (s *Set[T]) Conflicts() []Conflict {
+	s.fill()
 	var out []Conflict
 	for _, name := range slices.Sorted(maps.Keys(s.all)) {
 		kept, losers := s.pick(name)

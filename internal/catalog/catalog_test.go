@@ -148,3 +148,34 @@ func TestWhatIsMadeLater(t *testing.T) {
 		}
 	}
 }
+
+func TestTheRestIsAddedWhenItIsAskedFor(t *testing.T) {
+	asked := 0
+	ask := map[string]func(*catalog.Set[int]) bool{
+		"get":       func(s *catalog.Set[int]) bool { e, ok := s.Get("more"); return ok && e.Value == 2 },
+		"origin":    func(s *catalog.Set[int]) bool { o, ok := s.Origin("more"); return ok && o == acme },
+		"names":     func(s *catalog.Set[int]) bool { return slices.Equal(s.Names(), []string{"more", "x"}) },
+		"conflicts": func(s *catalog.Set[int]) bool { return len(s.Conflicts()) == 1 },
+		"reason":    func(s *catalog.Set[int]) bool { return s.Reason("not") == "because" },
+	}
+	for name, f := range ask {
+		s := catalog.New[int]("step type")
+		s.Add("x", builtin, 1)
+		s.Rest(func(s *catalog.Set[int]) {
+			asked++
+			s.Add("more", acme, 2)
+			s.Add("x", acme, 3)
+			s.Refuse("not", "because")
+		})
+		asked = 0
+		if e, ok := s.Get("x"); !ok || e.Value != 1 || asked != 0 {
+			t.Error("a built-in needs no more")
+		}
+		if o, ok := s.Origin("x"); !ok || o != builtin || asked != 0 {
+			t.Error("a built-in needs no more")
+		}
+		if !f(s) || !f(s) || asked != 1 {
+			t.Error(name, asked)
+		}
+	}
+}

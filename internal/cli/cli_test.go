@@ -20,12 +20,16 @@ import (
 	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/term"
+	"agentenv.internal/agentenv/sdk/plugin"
 )
 
 func TestMain(m *testing.M) {
 	pid1.Dispatch()
 	image.Dispatch(context.Background())
 	nethost.Dispatch()
+	if _, ok := os.LookupEnv(plugin.Variable); ok {
+		os.Exit(acme().Main(context.Background(), os.Args[1:]))
+	}
 	testscript.Main(m, map[string]func(){"agent-env": program})
 }
 
@@ -41,7 +45,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup:               setup,
 		Condition:           condition,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython, "registry": serveImage, "port": freePort, "engine": serveEngine},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython, "registry": serveImage, "port": freePort, "engine": serveEngine, "plugins": installPlugins},
 	})
 }
 

@@ -74,7 +74,7 @@ func listInstead(cmd *cobra.Command, p *verb.Program, asJSON bool) error {
 	if len(given) > 0 {
 		return verb.Usagef("%s needs a BUNDLE; agent-env run alone lists the installed ones", strings.Join(given, ", "))
 	}
-	return clibundle.List(p, asJSON)
+	return clibundle.List(cmd.Context(), p, asJSON)
 }
 
 // refusal tells an error that says what is wrong from one that only ends the command.

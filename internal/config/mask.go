@@ -8,7 +8,8 @@ import (
 	"agentenv.internal/agentenv/internal/lazyregexp"
 )
 
-const masked = "***"
+// Masked stands for a secret in reports.
+const Masked = "***"
 
 // secretWords make everything below a key that contains one of them unreadable.
 var secretWords = lazyregexp.New(`(?i)password|passwd|passphrase|secret|token|credential|api[-_]?key|private[-_]?key|auth|bearer|headers`)
@@ -67,7 +68,7 @@ func maskNode(n doc.Node, path []string, hide bool) any {
 		return maskString(n.Text(), hide)
 	default:
 		if hide && !n.IsNull() {
-			return masked
+			return Masked
 		}
 		return n.Any()
 	}
@@ -80,13 +81,13 @@ func maskString(s string, hide bool) string {
 		case !r.hasDef:
 			return r.String()
 		case hide:
-			return r.String() + "?" + masked
+			return r.String() + "?" + Masked
 		default:
 			return r.String() + "?" + maskText(r.def)
 		}
 	}
 	if hide {
-		return masked
+		return Masked
 	}
 	return maskText(s)
 }
@@ -95,8 +96,8 @@ func maskString(s string, hide bool) string {
 func maskText(s string) string {
 	s = diag.Clean(s)
 	s = uri().ReplaceAllStringFunc(s, maskUserInfo)
-	s = pair().ReplaceAllString(s, "${1}"+masked)
-	return bearer().ReplaceAllString(s, "${1}"+masked)
+	s = pair().ReplaceAllString(s, "${1}"+Masked)
+	return bearer().ReplaceAllString(s, "${1}"+Masked)
 }
 
 // maskUserInfo hides who signs in to a URI. Passwords hold slashes and at signs that they should not, so in doubt more is hidden.
@@ -109,5 +110,5 @@ func maskUserInfo(uri string) string {
 	if host, _, _ := strings.Cut(rest, "/"); !strings.ContainsAny(host, "@:") {
 		return uri // an at sign of the path
 	}
-	return scheme + "://" + masked + rest[last:]
+	return scheme + "://" + Masked + rest[last:]
 }

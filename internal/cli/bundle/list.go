@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"context"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,7 @@ func newList(p *verb.Program) *cobra.Command {
 		Use:   "list",
 		Short: "List the bundles that can be run by name",
 		Args:  verb.NoArgs,
-		RunE:  func(*cobra.Command, []string) error { return List(p, *asJSON) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return List(cmd.Context(), p, *asJSON) },
 	}
 	asJSON = verb.JSONFlag(cmd, "print one JSON object")
 	return cmd
@@ -29,13 +30,13 @@ type listing struct {
 }
 
 // List prints the installed bundles: `bundle list`, and `run` without a bundle.
-func List(p *verb.Program, asJSON bool) error {
+func List(ctx context.Context, p *verb.Program, asJSON bool) error {
 	a, err := p.App()
 	if err != nil {
 		return err
 	}
 	out := listing{Format: verb.V1()}
-	if out.Bundles, err = a.Describe(); err != nil {
+	if out.Bundles, err = a.Describe(ctx); err != nil {
 		return err
 	}
 	if asJSON {

@@ -56,6 +56,35 @@ type Caller struct {
 	// Spend books a cost of the step. It may be nil.
 	Spend func(plugin.Spend)
 	lines lines
+
+	mu    sync.Mutex
+	ended bool
+	ends  []func()
+}
+
+// Defer has f called when the call ends, at once when it has ended.
+func (c *Caller) Defer(f func()) {
+	c.mu.Lock()
+	ended := c.ended
+	if !ended {
+		c.ends = append(c.ends, f)
+	}
+	c.mu.Unlock()
+	if ended {
+		f()
+	}
+}
+
+// close runs what was deferred.
+func (c *Caller) close() {
+	c.mu.Lock()
+	c.ended = true
+	ends := c.ends
+	c.ends = nil
+	c.mu.Unlock()
+	for _, f := range ends {
+		f()
+	}
 }
 
 // Refuse is an answer of a host call that says why not, for people.
@@ -226,6 +255,7 @@ func (l *life) end(token string) {
 		l.p.work.Go(func() { l.proc.stop(0) })
 	}
 	c.settle()
+	c.close()
 }
 
 // watch retires a process that doesn't answer a call that was cancelled.

@@ -64,7 +64,7 @@ func start(t testing.TB, as string, calls map[string]host.Func) *rig {
 		Host: plugin.Named{Name: "agent-env", Version: "1"}, Env: func(k string) (string, bool) { return k + "-value", k == "LANG" || k == "SECRET" },
 		Log: slog.New(r.own), TempDir: t.TempDir(), Calls: calls, CancelTime: 200 * time.Millisecond,
 	})
-	r.step = host.NewStep(r.Plugin, plugin.Entry{Group: plugin.GroupSteps, Name: "acme", Value: "acme-plugin"})
+	r.step = host.NewStep(r.Plugin, plugin.Entry{Group: plugin.GroupSteps, Name: "acme", Value: "acme-plugin"}, "agentenv-acme 1.2.0")
 	t.Cleanup(func() {
 		if err := r.Close(context.WithoutCancel(t.Context())); err != nil {
 			t.Error(err)

@@ -21,10 +21,11 @@ const PluginError = "PluginError"
 type Step struct {
 	p     *Plugin
 	entry plugin.Entry
+	whose string
 }
 
-// NewStep makes an executor of the type that entry declares.
-func NewStep(p *Plugin, entry plugin.Entry) *Step { return &Step{p, entry} }
+// NewStep makes an executor of the type that entry declares; whose is the plugin in messages.
+func NewStep(p *Plugin, entry plugin.Entry, whose string) *Step { return &Step{p, entry, whose} }
 
 // Run does the step in the plugin. A defect of the plugin, or its end, is a fault of the machinery.
 func (s *Step) Run(ctx context.Context, c *step.Call) error {
@@ -75,12 +76,12 @@ func (s *Step) Run(ctx context.Context, c *step.Call) error {
 // defect is an error that says nothing of the task or the agent.
 func (s *Step) defect(err error) error {
 	if e, ok := errors.AsType[*rpc.Error](err); ok {
-		return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: %s", s.p.Name(), diag.Clean(e.Message)))
+		return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: %s", s.whose, diag.Clean(e.Message)))
 	}
 	if _, ok := errors.AsType[*Died](err); ok {
 		return step.Infra(step.Errorf(PluginError, "%s", err.Error()))
 	}
-	return step.Infra(step.Errorf(PluginError, "the plugin %s: %s", s.p.Name(), diag.Clean(err.Error())))
+	return step.Infra(step.Errorf(PluginError, "the plugin %s: %s", s.whose, diag.Clean(err.Error())))
 }
 
 // word is a failure's type as records show it.
@@ -100,7 +101,7 @@ func word(s string) string {
 // commit makes a step's diff of what the plugin answered.
 func (s *Step) commit(out *step.Diff, ops []plugin.Op) error {
 	if err := apply(out, ops); err != nil {
-		return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: its diff can't be used: %s", s.p.Name(), diag.Clean(err.Error())))
+		return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: its diff can't be used: %s", s.whose, diag.Clean(err.Error())))
 	}
 	return nil
 }
@@ -172,7 +173,7 @@ func (s *Step) Preflight(ctx context.Context, d doc.Node, _ step.Plan) diag.List
 		case err != nil:
 			text := err.Error()
 			if _, died := errors.AsType[*Died](err); !died {
-				text = "the plugin " + s.p.Name() + ": " + diag.Clean(text)
+				text = "the plugin " + s.whose + ": " + diag.Clean(text)
 			}
 			return append(l, diag.Problem{Pos: d.Pos(), Code: "plugin.check", Summary: text})
 		}

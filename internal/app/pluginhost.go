@@ -1,0 +1,117 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/catalog"
+	"agentenv.internal/agentenv/internal/config"
+	"agentenv.internal/agentenv/internal/hostcalls"
+	"agentenv.internal/agentenv/internal/plugin/host"
+	"agentenv.internal/agentenv/internal/plugin/pyhost"
+	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/sdk/plugin"
+)
+
+// running is what the plugin environment offers, and the processes that serve it. None is started before something of it is used.
+func (a *App) running(ctx context.Context) (*host.Plugins, error) {
+	return a.pluginHost.get(func() (*host.Plugins, error) {
+		e, err := a.PluginEnvironment(ctx)
+		if err != nil {
+			return nil, err
+		}
+		calls := a.hostCalls()
+		p := host.OpenPlugins(ctx, e, host.Setup{
+			Options: host.Options{Host: plugin.Named{Name: "agent-env", Version: Version}, Env: a.opt.Env, Log: a.opt.Log, Calls: calls.Funcs()},
+			Builtin: a.builtinNames(nil), Python: pyhost.Argv, PythonEnv: pyhost.Env(), Impls: a.impls(),
+			Cache: filepath.Join(a.Config().StateRoot(), "plugin-types.json"),
+		})
+		a.onClose(calls.Close)
+		a.onClose(p.Close)
+		return p, nil
+	})
+}
+
+// kinds are all step types. Those of plugins are looked for when one is asked for that isn't built in.
+func (a *App) kinds(ctx context.Context) *catalog.Set[*step.Kind] {
+	set := step.Kinds()
+	set.Rest(func(set *catalog.Set[*step.Kind]) {
+		p, err := a.running(ctx)
+		if err != nil {
+			a.opt.Log.Warn("the plugin environment can't be read", "error", err)
+			return
+		}
+		p.Kinds(ctx, set)
+	})
+	return set
+}
+
+// pluginExecutors adds what executes the step types of plugins, when one is asked for.
+func (a *App) pluginExecutors(ctx context.Context, set *catalog.Set[step.Executor]) *catalog.Set[step.Executor] {
+	set.Rest(func(set *catalog.Set[step.Executor]) {
+		if p, err := a.running(ctx); err == nil { // who asked for the kind was told
+			p.Executors(ctx, set)
+		}
+	})
+	return set
+}
+
+// hostCalls are what plugins may ask while they work. What a call needs is opened when it is first asked for.
+func (a *App) hostCalls() *hostcalls.Calls {
+	return hostcalls.New(hostcalls.Options{
+		Config: pluginConfig{a}, Hide: func(v string) { a.redact.Add(v) }, Log: a.opt.Log,
+		Store: func(ctx context.Context) (store.Store, error) { return a.Store(ctx) },
+		Keeper: func(ctx context.Context) (hostcalls.Keeper, error) {
+			s, err := a.Store(ctx)
+			return bundlerun.Records{Store: s, Dir: a.runsDir()}, err
+		},
+		Envs: a.getEnvs,
+		Boxes: func(ctx context.Context) (step.Boxes, error) {
+			g, err := a.getAgents(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return g.Boxes(), nil
+		},
+	})
+}
+
+// pluginConfig is the configuration as plugins see it.
+type pluginConfig struct{ a *App }
+
+func (c pluginConfig) Granted(name string) bool { return c.a.Config().Granted(name) }
+
+func (c pluginConfig) Secret(ctx context.Context, name string) (string, bool, error) {
+	return c.a.secrets(ctx, name)
+}
+
+// Settings is the table of a distribution. What references in it stand for is secret.
+func (c pluginConfig) Settings(ctx context.Context, distribution string) (any, []string, error) {
+	var secret []string
+	n, err := c.a.Config().Plugin(ctx, distribution, func(ctx context.Context, key string) (string, bool, error) {
+		v, ok, err := c.a.secrets(ctx, key)
+		if ok {
+			secret = append(secret, v)
+		}
+		return v, ok, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return n.Any(), secret, nil
+}
+
+// Value is a setting as `config explain` knows it; nil for what isn't set, and for secrets.
+func (c pluginConfig) Value(key string) (any, error) {
+	e, err := c.a.Config().Explain(key)
+	if err != nil {
+		return nil, err
+	}
+	if text, ok := e.Value.(string); ok && strings.Contains(text, config.Masked) {
+		return nil, nil
+	}
+	return e.Value, nil
+}
