@@ -117,7 +117,7 @@ func TestStoreSettings(t *testing.T) {
 // TestNothingIsMade: looking makes nothing.
 func TestNothingIsMade(t *testing.T) {
 	a, home := world(t, nil)
-	if _, err := a.Describe(); err != nil {
+	if _, err := a.Describe(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.Check(t.Context(), "hello", false); err != nil {

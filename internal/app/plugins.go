@@ -219,24 +219,11 @@ func (p installedPlugins) Environment(ctx context.Context) (requirement.Environm
 
 // Origin finds who claims a type, before anything of it is loaded. Python is asked for nothing where nothing is installed.
 func (p installedPlugins) Origin(ctx context.Context, group, name string) (catalog.Origin, bool) {
-	e, err := p.a.PluginEnvironment(ctx)
+	all, err := p.a.running(ctx)
 	if err != nil {
 		return catalog.Origin{}, false
 	}
-	all, _ := e.Distributions()
-	if !slices.ContainsFunc(all, func(d dist.Distribution) bool { return !d.Own && d.Plugin() }) {
-		return catalog.Origin{}, false
-	}
-	m, err := e.Markers(ctx)
-	if err != nil && !errors.Is(err, dist.ErrNoPython) {
-		return catalog.Origin{}, false
-	}
-	for _, c := range dist.Resolve(all, p.a.builtinNames(nil), m) {
-		if c.Group == group && c.Name == name && c.Usable() {
-			return catalog.Origin{Kind: catalog.Distribution, Package: c.Package, Version: c.Version, Where: c.Dir}, true
-		}
-	}
-	return catalog.Origin{}, false
+	return all.Origin(ctx, group, name)
 }
 
 // typeName is the name in what a load says of a type.

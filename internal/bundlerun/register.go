@@ -37,6 +37,7 @@ func (e *Engine) write(
 	}
 	p, l := w.plan, w.problems
 	if !l.HasErrors() {
+		l = append(l, preflight(ctx, p, r)...)
 	}
 	if err := l.Err(); err != nil {
 		return nil, ledger.Result{}, refused(err, l, w.unmet)

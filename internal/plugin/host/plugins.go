@@ -26,6 +26,7 @@ type Environment interface {
 	Python() string
 	Script(name string) string
 	Lock() *os.File
+	Ships(class string) (dist.Distribution, bool)
 }
 
 // Setup is what the plugins of an environment are run with.
@@ -107,6 +108,33 @@ func origin(c dist.Contribution) catalog.Origin {
 	return catalog.Origin{Kind: catalog.Distribution, Package: c.Package, Version: c.Version, Where: c.Dir}
 }
 
+// Origin is where a type comes from; false for one that nothing installed brings. Of a class that the configuration names, it is the configuration, with the
+// distribution that ships the class, if one does.
+func (p *Plugins) Origin(ctx context.Context, group, name string) (catalog.Origin, bool) {
+	for _, i := range p.impls(group) {
+		t, err := p.classOf(context.WithoutCancel(ctx), entryOf(i.Group, i.Name, i.Value))
+		if err != nil || t.Name != name {
+			continue
+		}
+		return p.configured(i), true
+	}
+	for _, c := range p.Contributions(group) {
+		if c.Name == name && c.Usable() {
+			return origin(c), true
+		}
+	}
+	return catalog.Origin{}, false
+}
+
+// configured is the origin of a class that the configuration names.
+func (p *Plugins) configured(i dist.Impl) catalog.Origin {
+	o := catalog.Origin{Kind: catalog.Config, Where: i.File}
+	if d, ok := p.env.Ships(i.Value); ok {
+		o.Package, o.Version = d.Name, d.Version
+	}
+	return o
+}
+
 // Kinds adds the step types of all plugins to a set, to be made when they are asked for.
 func (p *Plugins) Kinds(ctx context.Context, set *catalog.Set[*step.Kind]) {
 	ctx = context.WithoutCancel(ctx)
@@ -129,7 +157,7 @@ func (p *Plugins) Kinds(ctx context.Context, set *catalog.Set[*step.Kind]) {
 			set.Refuse(t.Name, diag.Clean(fmt.Sprintf("registered by %s in [%s] of %s but failed to load: %v", i.Value, i.Table, i.File, err)))
 			continue
 		}
-		set.Add(t.Name, catalog.Origin{Kind: catalog.Config, Where: i.File}, k)
+		set.Add(t.Name, p.configured(i), k)
 	}
 }
 
@@ -153,7 +181,7 @@ func (p *Plugins) Executors(ctx context.Context, set *catalog.Set[step.Executor]
 			continue
 		}
 		e.Name = t.Name
-		set.Add(t.Name, catalog.Origin{Kind: catalog.Config, Where: i.File}, step.Executor(NewStep(p.python, e, i.Value)))
+		set.Add(t.Name, p.configured(i), step.Executor(NewStep(p.python, e, i.Value)))
 	}
 }
 
