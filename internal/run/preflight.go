@@ -54,6 +54,9 @@ func (r *Runner) PreflightScores(ctx context.Context, t *task.Task, label string
 
 func (r *Runner) preflight(ctx context.Context, st *task.Step, plan step.Plan) diag.List {
 	e, ok := r.Executors.Get(st.Type)
+	if why := r.Executors.Reason(st.Type); !ok && why != "" {
+		return diag.List{{Pos: st.Doc.Get("type").Pos(), Code: "run.unsupported", Summary: st.Type + " steps can't be run: " + why}}
+	}
 	if !ok {
 		return diag.List{{
 			Pos: st.Doc.Get("type").Pos(), Code: "run.unsupported", Summary: missing(st.Type),
