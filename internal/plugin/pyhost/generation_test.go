@@ -63,7 +63,7 @@ func generation(t testing.TB, plugins ...string) string {
 	if err := os.Symlink(base, python); err != nil {
 		t.Fatal(err)
 	}
-	write(t, filepath.Join(dir, "pyvenv.cfg"), "home = "+filepath.Dir(base)+"\n")
+	write(t, filepath.Join(dir, "pyvenv.cfg"), "home = "+filepath.Dir(base)+"\ninclude-system-site-packages = false\n")
 	write(t, filepath.Join(site, "ours.pth"), shared+"\n")
 	for _, p := range plugins {
 		if err := os.CopyFS(site, os.DirFS(filepath.Join("testdata", "plugins", p))); err != nil && !os.IsExist(err) {

@@ -7,7 +7,7 @@ import inspect
 import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from .faults import explain, place_of, safe_repr
+from .faults import OWN, place_of, safe_repr
 
 STEPS, ENVS, ARTIFACTS = "agent_env.task_steps", "agent_env.envs", "agent_env.artifacts"
 SANDBOX_PROVIDERS, STATE_PROVIDERS, ENV_PROVIDERS = "agent_env.sandbox_providers", "agent_env.state_providers", "agent_env.env_providers"
@@ -65,9 +65,23 @@ class Entries:
             return {**said, "status": "failed", "code": INVALID, "reason": failed(e), **({"where": place_of(e)} if place_of(e) else {})}
 
 
+BROUGHT_ELSEWHERE = frozenset({"a2a", "anyio", "click", "fastapi", "httpx", "jinja2", "mcp", "pydantic", "rich", "starlette", "yaml"})
+"""What plugins find by chance where another framework brings it."""
+
+
 def failed(error: BaseException) -> str:
     """How reasons of failed loads are worded."""
-    return f"failed to load: {safe_repr(error)}"
+    return f"failed to load: {safe_repr(error)}{_hint(error)}"
+
+
+def _hint(error: BaseException) -> str:
+    name = error.name or "" if isinstance(error, ModuleNotFoundError) else ""
+    top = name.partition(".")[0]
+    if top in OWN:
+        return f"; what agent-env offers to plugins has no {name}"
+    if top in BROUGHT_ELSEWHERE:
+        return f"; agentenv-framework brings no {top}: the package must require it, or it is added with it, as in `agent-env plugin add PACKAGE {top}`"
+    return ""
 
 
 def type_of(found: Any, group: str, name: str) -> Dict[str, Any]:
