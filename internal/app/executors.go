@@ -35,7 +35,7 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.A
 		"review":                                control.NewReview(),
 		"rubrics_verifier":                      verify.NewRubricsVerifier(judges),
 		"run_container_unit_tests_verifier":     verify.NewUnitTestsVerifier(d),
-		"run_docker_container":                  world.NewRunDockerContainer(s, d, web),
+		"run_docker_container":                  world.NewRunDockerContainer(s, d, web, a.Redactor()),
 		"run_code":                              act.NewRunCode(s, a.Boxes()),
 		"snapshot_env":                          data.NewSnapshotEnv(s, e),
 		"teardown_sandboxes":                    world.NewTeardownSandboxes(d, e, a),

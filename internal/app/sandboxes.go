@@ -167,6 +167,20 @@ func (a *App) Blocked(ctx context.Context, text string) (id string, list []guest
 	return info.ID, list, err
 }
 
+// BoxOutput is a sandbox and the path of the file with what its programs have written, which is missing where nothing was.
+func (a *App) BoxOutput(ctx context.Context, text string) (sandbox.Info, string, error) {
+	info, p, err := a.FindBox(ctx, text)
+	if err != nil {
+		return info, "", err
+	}
+	l, ok := p.(sandbox.OutputLogger)
+	if !ok {
+		return info, "", fmt.Errorf("sandboxes of %s keep nothing of what their programs write: %w", info.Provider, sandbox.ErrUnsupported)
+	}
+	path, err := l.OutputLog(info.ID)
+	return info, path, err
+}
+
 // SweepBoxes removes what dead sandboxes left, of every provider, and answers their ids.
 func (a *App) SweepBoxes(ctx context.Context) ([]string, error) {
 	w, err := a.getWorld(ctx)

@@ -140,6 +140,7 @@ func (m serverMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runne
 		return nil, errors.Join(err, run.Close())
 	}
 	run.server = newServer(a.Name, box, c)
+	run.server.log = g.boxes.output(r.Run, a.boxName(), m.maker.options.Redact)
 	if err := run.server.start(ctx); err != nil {
 		return nil, errors.Join(err, run.Close())
 	}

@@ -12,6 +12,7 @@ import (
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
@@ -32,7 +33,8 @@ type ContainerRequest struct {
 	Dockerfile string   // within it
 	Tag        string   // "" is none
 	Args       map[string]string
-	Spec       sandbox.Spec // its Env, Publish and Labels
+	Redact     *redact.Redactor // takes secrets out of what its program writes; nil knows none
+	Spec       sandbox.Spec     // its Env, Publish and Labels
 }
 
 // Container is a container that stands. It goes with its run.
@@ -145,6 +147,7 @@ func build(ctx context.Context, engine sandbox.Builder, r ContainerRequest) (str
 func (c *Container) Start(ctx context.Context, cmd guest.Command) error {
 	cmd.KillTree = true
 	c.main = newServer(c.req.Name, c.Box, cmd)
+	c.main.log = c.boxes.output(c.req.Run, c.req.Name, c.req.Redact)
 	if err := c.main.start(ctx); err != nil {
 		return err
 	}

@@ -166,6 +166,7 @@ func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, sides 
 		return s, step.Infra(fmt.Errorf("put its folder into the sandbox: %w", err))
 	}
 	s.server = newServer(p.Name, box, c)
+	s.log = m.boxes.output(r.Run, s.boxName, m.options.Redact)
 	if sides.dbs != nil && s.backend() {
 		if err := s.inwards(ctx, box, envdb.BoxAddress, sides.dbs.Dial); err != nil {
 			return s, step.Infra(err)

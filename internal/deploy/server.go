@@ -19,12 +19,14 @@ const (
 	stopGrace = 5 * time.Second
 )
 
-// server is one program that serves in a box, started and, when it dies, started again. Its output is nobody's: the last of it is kept for errors.
+// server is one program that serves in a box, started and, when it dies, started again. The last of its output is kept for errors, and more of it in the
+// log of its box.
 type server struct {
 	name string
 	box  guest.Box
 	cmd  guest.Command
 	out  tail
+	log  *outputLog // nil: it is kept nowhere else
 
 	mu      sync.Mutex
 	cancel  context.CancelFunc // of the process that runs; nil when none does
@@ -57,13 +59,21 @@ func (s *server) start(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		// What a pipe of Output keeps is not looked at: the tail sees both streams in the order they came.
-		r, err := guest.Output(run, s.box, s.cmd, guest.Limits{Stdout: 1, Stderr: 1, Live: func(_ bool, p []byte) { s.out.add(p) }})
+		r, err := guest.Output(run, s.box, s.cmd, guest.Limits{Stdout: 1, Stderr: 1, Live: func(_ bool, p []byte) { s.wrote(p) }})
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.why = ending(r.Exit, err)
 		cancel()
 	}()
 	return nil
+}
+
+// wrote keeps what the program has written.
+func (s *server) wrote(p []byte) {
+	s.out.add(p)
+	if s.log != nil {
+		_, _ = s.log.Write(p) // it never fails
+	}
 }
 
 // running is called with mu held.
@@ -179,12 +189,18 @@ func (s *server) stop() {
 	cancel, ended := s.cancel, s.ended
 	s.mu.Unlock()
 	if cancel == nil {
+		if s.log != nil {
+			_ = s.log.Close()
+		}
 		return
 	}
 	cancel()
 	select {
 	case <-ended:
 	case <-time.After(stopGrace):
+	}
+	if s.log != nil {
+		_ = s.log.Close() // what can't be written is not kept
 	}
 }
 

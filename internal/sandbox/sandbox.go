@@ -304,6 +304,12 @@ type NetworkLogger interface {
 	Blocked(ctx context.Context, id string) ([]guest.Blocked, error)
 }
 
+// OutputLogger is a Provider that has a place for what the programs of a box write, for as long as the box is known.
+type OutputLogger interface {
+	// OutputLog is the path of the file. Who starts the programs makes and writes it. ErrNotFound for an unknown id.
+	OutputLog(id string) (string, error)
+}
+
 // Checker is a Provider that can tell before anything is made why it can't make a sandbox of s on this machine: an error that is ErrUnsupported,
 // or nil. It leaves nothing behind and is quick.
 type Checker interface {

@@ -15,7 +15,7 @@ import (
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
 	return verb.Group("sandbox", "Start, use and remove sandboxes, and see what isolation holds here",
-		newList(p), newStart(p), newExec(p), newCopy(p), newRenew(p), newSnapshot(p), newFork(p), newDiff(p), newRemove(p), newPrune(p), newBlocked(p), newCheck(p))
+		newList(p), newStart(p), newExec(p), newCopy(p), newRenew(p), newSnapshot(p), newFork(p), newDiff(p), newRemove(p), newPrune(p), newLogs(p), newBlocked(p), newCheck(p))
 }
 
 // open is the program, after what dead sandboxes left has been swept.

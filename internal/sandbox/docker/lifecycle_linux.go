@@ -273,6 +273,19 @@ func (p *Provider) known(id string) bool {
 	return true
 }
 
+// OutputLog is where what a box's programs write is kept.
+func (p *Provider) OutputLog(id string) (string, error) {
+	s, err := openSlot(p.boxes, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
+	}
+	if err != nil {
+		return "", fmt.Errorf("open sandbox %s: %w", id, err)
+	}
+	defer s.close()
+	return filepath.Join(s.path, outputName), nil
+}
+
 // Blocked is what a box's policy kept it from.
 func (p *Provider) Blocked(_ context.Context, id string) ([]guest.Blocked, error) {
 	s, err := openSlot(p.boxes, id)

@@ -41,7 +41,8 @@ const (
 	slotName   = "slot"
 	sockName   = "sock"
 	birthName  = "birth"
-	netName    = "net" // the log of its network, of boxes that have one; the network host holds a POSIX lock on it
+	netName    = "net"    // the log of its network, of boxes that have one; the network host holds a POSIX lock on it
+	outputName = "output" // what its programs write
 	recordSize = 256 << 10
 )
 

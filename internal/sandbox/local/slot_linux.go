@@ -40,8 +40,9 @@ type record struct {
 }
 
 const (
-	sockSuffix = ".sock"
-	maxRecord  = 256 << 10
+	sockSuffix   = ".sock"
+	outputSuffix = ".out" // what its programs write
+	maxRecord    = 256 << 10
 )
 
 // makeSlot makes a new box's slot and takes it. fs.ErrExist when the id is taken.
@@ -262,7 +263,7 @@ func (s *slot) remove() error {
 			return err
 		}
 	}
-	for _, name := range []string{s.path + sockSuffix, s.path} {
+	for _, name := range []string{s.path + outputSuffix, s.path + sockSuffix, s.path} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

@@ -120,7 +120,7 @@ func TestRunDockerContainer(t *testing.T) {
 		return fake.Code(0)
 	}
 	r, e := bench(t, map[string]fake.Program{"serve": run, "sh": func(context.Context, *fake.Proc) guest.Exit { return fake.Code(0) }})
-	x := NewRunDockerContainer(r.Store, r.Deploy, web{})
+	x := NewRunDockerContainer(r.Store, r.Deploy, web{}, nil)
 	r.Must(x, container(`, "image_tag": "mine:1", "build_args": {"V": "2"}, "env_vars": {"A": "b"}, "command_override": "one 'two three' \"a\\\"b\""`))
 	<-began
 	mu.Lock()
@@ -168,7 +168,7 @@ func TestRunDockerContainerFailures(t *testing.T) {
 		return fake.Code(3)
 	}
 	r, e := bench(t, map[string]fake.Program{"serve": words})
-	x := NewRunDockerContainer(r.Store, r.Deploy, web{})
+	x := NewRunDockerContainer(r.Store, r.Deploy, web{}, nil)
 	r.PutUniverse("@local/bad", steptest.File{Path: "Dockerfile", Text: "FROM scratch\nRUN false\n"})
 	r.PutUniverse("@local/none", steptest.File{Path: "x", Text: "x"})
 	for text, want := range map[string]string{
@@ -210,14 +210,14 @@ func TestContainerOfADownload(t *testing.T) {
 	tmp := t.TempDir()
 	t.Setenv("TMPDIR", tmp)
 	r, e := bench(t, nil)
-	x := NewRunDockerContainer(r.Store, r.Deploy, web{b.Bytes()})
+	x := NewRunDockerContainer(r.Store, r.Deploy, web{b.Bytes()}, nil)
 	r.Must(x, `{"id": "k", "type": "run_docker_container", "sandbox_name": "box", "docker_context_url": "https://example.com/c.zip", "dockerfile_path": "d/Dockerfile"}`)
 	slices.Sort(e.files)
 	r.Equal("context", e.files, []string{".dockerignore", "d/", "d/Dockerfile", "d/x"})
 	if left, _ := filepath.Glob(filepath.Join(tmp, "*")); len(left) != 0 {
 		t.Errorf("left behind: %v", left)
 	}
-	x = NewRunDockerContainer(r.Store, r.Deploy, web{[]byte("no zip")})
+	x = NewRunDockerContainer(r.Store, r.Deploy, web{[]byte("no zip")}, nil)
 	err := r.Do(x, `{"id": "k", "type": "run_docker_container", "container_name": "b", "sandbox_name": "box", "docker_context_url": "https://example.com/c.zip"}`)
 	if steptest.ErrorType(err) != "ValueError" {
 		t.Error(err)
@@ -227,7 +227,7 @@ func TestContainerOfADownload(t *testing.T) {
 // TestContainerPreflight: what can't be had is refused by name before anything is made.
 func TestContainerPreflight(t *testing.T) {
 	r, e := bench(t, nil)
-	x := NewRunDockerContainer(r.Store, r.Deploy, web{})
+	x := NewRunDockerContainer(r.Store, r.Deploy, web{}, nil)
 	if l := x.Preflight(t.Context(), r.Doc(container("")), step.Plan{}); len(l) != 0 {
 		t.Error(l.Err())
 	}
@@ -244,7 +244,7 @@ func TestContainerPreflight(t *testing.T) {
 		t.Error(l.Err())
 	}
 	r2 := steptest.New(t, fake.Options{})
-	l = NewRunDockerContainer(r2.Store, r2.Deploy, web{}).Preflight(t.Context(), r.Doc(container("")), step.Plan{})
+	l = NewRunDockerContainer(r2.Store, r2.Deploy, web{}, nil).Preflight(t.Context(), r.Doc(container("")), step.Plan{})
 	if len(l) != 1 || !strings.Contains(l.Err().Error(), "it has no container engine") {
 		t.Error(l.Err())
 	}

@@ -21,6 +21,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
@@ -48,14 +49,15 @@ type Files interface {
 // RunDockerContainer builds an image and starts a container of it beside a sandbox of the task. The container is a sandbox of the engine, which other
 // steps find by container_name.
 type RunDockerContainer struct {
-	files Files
-	boxes Containers
-	web   Web
+	files   Files
+	boxes   Containers
+	web     Web
+	secrets *redact.Redactor
 }
 
-// NewRunDockerContainer makes the executor.
-func NewRunDockerContainer(f Files, b Containers, w Web) *RunDockerContainer {
-	return &RunDockerContainer{f, b, w}
+// NewRunDockerContainer makes the executor. r takes secrets out of what containers' programs write; it may be nil.
+func NewRunDockerContainer(f Files, b Containers, w Web, r *redact.Redactor) *RunDockerContainer {
+	return &RunDockerContainer{f, b, w, r}
 }
 
 var _ step.Preflighter = (*RunDockerContainer)(nil)
@@ -116,7 +118,7 @@ func (e *RunDockerContainer) Run(ctx context.Context, c *step.Call) error {
 	}
 	r := deploy.ContainerRequest{
 		Run: c.Run, Step: c.Step, Attempt: c.Attempt, Name: "container " + name + " of " + of, Of: of,
-		Dockerfile: path.Clean(c.Doc.Get("dockerfile_path").Text()), Tag: c.Doc.Get("image_tag").Text(), Spec: containerSpec(c.Doc),
+		Dockerfile: path.Clean(c.Doc.Get("dockerfile_path").Text()), Tag: c.Doc.Get("image_tag").Text(), Spec: containerSpec(c.Doc), Redact: e.secrets,
 	}
 	for k, v := range c.Doc.Get("build_args").Members() {
 		if r.Args == nil {
