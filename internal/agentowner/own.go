@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"net"
@@ -36,10 +35,10 @@ type Owner struct {
 }
 
 // Own deploys what o says and holds it: owner.Folder.Own.
-func (w *Owner) Own(ctx context.Context, o Order, status io.Writer) error {
+func (w *Owner) Own(ctx context.Context, o Order, c *owner.Caller) error {
 	run := "agent/" + o.Key
 	var h *held
-	return w.Folder.Own(ctx, o.Key, status, func(ctx context.Context, outside net.Addr) (owner.Standing[Record], error) {
+	return w.Folder.Own(ctx, o.Key, c, func(ctx context.Context, outside net.Addr) (owner.Standing[Record], error) {
 		a, rec, err := w.deploy(ctx, o, run)
 		if err != nil {
 			return owner.Standing[Record]{}, err

@@ -16,6 +16,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/model/source"
+	"agentenv.internal/agentenv/internal/owner"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/sdk/wire"
@@ -187,9 +188,9 @@ func (a *App) agentModel(ctx context.Context, agents *deploy.Agents, name string
 	return name, err
 }
 
-// OwnAgent is the life of a process that holds one deployment: order is an agentowner.Order, status is told what became of it.
-func (a *App) OwnAgent(ctx context.Context, order io.Reader, status io.WriteCloser) error {
-	defer status.Close()
+// OwnAgent is the life of a process that holds one deployment: order is an agentowner.Order of the caller's.
+func (a *App) OwnAgent(ctx context.Context, order io.Reader, c *owner.Caller) error {
+	defer c.Life.Close()
 	var o agentowner.Order
 	if err := json.NewDecoder(order).Decode(&o); err != nil {
 		return fmt.Errorf("read what to deploy: %w", err)
@@ -210,7 +211,7 @@ func (a *App) OwnAgent(ctx context.Context, order io.Reader, status io.WriteClos
 	if err != nil {
 		return err
 	}
-	return (&agentowner.Owner{Folder: f, Store: s, Boxes: w.deploy, Agents: agents, Log: a.opt.Log}).Own(ctx, o, status)
+	return (&agentowner.Owner{Folder: f, Store: s, Boxes: w.deploy, Agents: agents, Log: a.opt.Log}).Own(ctx, o, c)
 }
 
 // AgentPrompt is one thing to ask an agent.

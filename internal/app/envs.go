@@ -13,6 +13,7 @@ import (
 	"agentenv.internal/agentenv/internal/envdb"
 	"agentenv.internal/agentenv/internal/envowner"
 	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/owner"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/treestore"
@@ -108,9 +109,9 @@ func (a *App) CheckEnv(ctx context.Context, e envstore.Env, providers string) er
 	return envs.Check(ctx, chain, "", deploy.EnvRequest{Env: e, Type: providers})
 }
 
-// OwnEnv is the life of a process that holds one deployment: order is an envowner.Order, status is told what became of it.
-func (a *App) OwnEnv(ctx context.Context, order io.Reader, status io.WriteCloser) error {
-	defer status.Close()
+// OwnEnv is the life of a process that holds one deployment: order is an envowner.Order of the caller's.
+func (a *App) OwnEnv(ctx context.Context, order io.Reader, c *owner.Caller) error {
+	defer c.Life.Close()
 	var o envowner.Order
 	if err := json.NewDecoder(order).Decode(&o); err != nil {
 		return fmt.Errorf("read what to deploy: %w", err)
@@ -131,6 +132,5 @@ func (a *App) OwnEnv(ctx context.Context, order io.Reader, status io.WriteCloser
 	if err != nil {
 		return err
 	}
-	owner := envowner.Owner{Folder: f, Store: s, Boxes: w.deploy, Envs: envs, Log: a.opt.Log}
-	return owner.Own(ctx, o, status)
+	return (&envowner.Owner{Folder: f, Store: s, Boxes: w.deploy, Envs: envs, Log: a.opt.Log}).Own(ctx, o, c)
 }

@@ -344,7 +344,11 @@ func (v *Env) await(ctx context.Context, limit time.Duration) error {
 			}
 		})
 	}
-	err := errors.Join(v.Gateway.Ready(wait), v.pages(wait))
+	err := v.Gateway.Ready(wait)
+	bad, invalid := errors.AsType[*front.CardError](err)
+	if !invalid {
+		err = errors.Join(err, v.pages(wait))
+	}
 	cause := context.Cause(wait)
 	fail(nil)
 	watching.Wait()
@@ -353,6 +357,8 @@ func (v *Env) await(ctx context.Context, limit time.Duration) error {
 		return nil
 	case ctx.Err() != nil:
 		return ctx.Err()
+	case invalid:
+		return v.server(bad.Child).trouble(fmt.Errorf("its card is invalid, and waiting won't make it valid: %w", bad.Err))
 	case cause == nil:
 		cause = err
 	case errors.Is(wait.Err(), context.DeadlineExceeded):

@@ -3,7 +3,6 @@ package envowner
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -28,9 +27,9 @@ type Owner struct {
 }
 
 // Own deploys what o says and holds it: owner.Folder.Own.
-func (w *Owner) Own(ctx context.Context, o Order, status io.Writer) error {
+func (w *Owner) Own(ctx context.Context, o Order, c *owner.Caller) error {
 	run := "env/" + o.Key
-	return w.Folder.Own(ctx, o.Key, status, func(ctx context.Context, outside net.Addr) (owner.Standing[Record], error) {
+	return w.Folder.Own(ctx, o.Key, c, func(ctx context.Context, outside net.Addr) (owner.Standing[Record], error) {
 		v, err := w.deploy(ctx, o, run)
 		if err != nil {
 			return owner.Standing[Record]{}, err

@@ -19,7 +19,7 @@ import (
 )
 
 // Start starts an owner of its own session, which outlives this process, and reads into started what that tells when the deployment of an id stands. exe is
-// this program, args the command that calls Own with the order from its standard input and descriptor 3 as status; order makes the order, as JSON, for the
+// this program, args the command that calls Own with the order from its standard input and Parent as its caller; order makes the order, as JSON, for the
 // deployment's key. When ctx ends first the owner is told to end, and waited for.
 func (f *Folder[R, P]) Start(ctx context.Context, exe string, args []string, id string, order func(key string) any, started any) error {
 	key, err := f.newKey(id)
@@ -40,12 +40,19 @@ func (f *Folder[R, P]) Start(ctx context.Context, exe string, args []string, id 
 		return err
 	}
 	defer status.Close()
+	near, life, err := os.Pipe() // the owner sees its end when this process is gone, however it went
+	if err != nil {
+		far.Close()
+		return err
+	}
+	defer life.Close()
 	cmd := &exec.Cmd{
-		Path: exe, Args: append([]string{"agent-env"}, args...), Stdin: bytes.NewReader(text), Stdout: log, Stderr: log, ExtraFiles: []*os.File{far},
+		Path: exe, Args: append([]string{"agent-env"}, args...), Stdin: bytes.NewReader(text), Stdout: log, Stderr: log, ExtraFiles: []*os.File{far, near},
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	err = cmd.Start()
 	far.Close()
+	near.Close()
 	if err != nil {
 		return errors.Join(fmt.Errorf("start the deployment's owner: %w", err), os.RemoveAll(filepath.Join(f.path, key)))
 	}

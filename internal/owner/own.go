@@ -27,18 +27,21 @@ type failed struct {
 	Error string `json:"error"`
 }
 
-// Own is the life of the process that holds the deployment of a key. up makes it, and is given a listener of the loopback; Own tells status of it and holds it
-// until it is told to stop, its time is up or ctx ends. down takes down what up made, also when that failed. The error is that of the deployment, which status
+// Own is the life of the process that holds the deployment of a key. up makes it, and is given a listener of the loopback; Own tells the caller's Status of it and holds it
+// until it is told to stop, its time is up or ctx ends, and ends too when the caller goes before it was told. down takes down what up made, also when that failed. The error is that of the deployment, which status
 // was told too, or of its end.
-func (f *Folder[R, P]) Own(ctx context.Context, key string, status io.Writer, up func(ctx context.Context, outside net.Addr) (Standing[R], error), down func(ctx context.Context)) error {
+func (f *Folder[R, P]) Own(ctx context.Context, key string, c *Caller, up func(ctx context.Context, outside net.Addr) (Standing[R], error), down func(ctx context.Context)) error {
 	lock, err := atomicfile.TryLock(f.At(key, lockFile))
 	if err != nil {
 		return fmt.Errorf("hold the deployment's folder: %w", err)
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
+	leash, status := c.hold(stop), c.Status
+	defer leash.drop()
 	defer func() {
 		down(ctx)
+		_ = os.Remove(f.At(key, recordFile)) // first: what has no lock and a record counts as left behind
 		_ = os.RemoveAll(f.At(key, "."))
 		_ = lock.Unlock()
 	}()
@@ -53,8 +56,8 @@ func (f *Folder[R, P]) Own(ctx context.Context, key string, status io.Writer, up
 		return errors.Join(err, tell(status, failed{err.Error()}))
 	}
 	s, err := up(ctx, outside.Addr())
-	if errors.Is(context.Cause(ctx), errStopped) {
-		err = errStopped
+	if cause := context.Cause(ctx); errors.Is(cause, errStopped) || errors.Is(cause, errAlone) {
+		err = cause
 	}
 	if err == nil && s.Outside != nil {
 		defer serve(outside, s.Outside)()
@@ -65,6 +68,7 @@ func (f *Folder[R, P]) Own(ctx context.Context, key string, status io.Writer, up
 		return errors.Join(err, tell(status, failed{err.Error()}))
 	}
 	control.ready.Store(&s.Control)
+	leash.let()
 	if err := errors.Join(f.Write(key, s.Record), tell(status, s.Started)); err != nil {
 		return err
 	}

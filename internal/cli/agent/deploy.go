@@ -138,8 +138,11 @@ func newOwn(p *verb.Program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			const statusFD = 3
-			return a.OwnAgent(cmd.Context(), os.Stdin, os.NewFile(statusFD, "status"))
+			c, err := owner.Parent()
+			if err != nil {
+				return err
+			}
+			return a.OwnAgent(cmd.Context(), os.Stdin, c)
 		},
 	}
 }

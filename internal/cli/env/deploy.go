@@ -12,6 +12,7 @@ import (
 	"agentenv.internal/agentenv/internal/access"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/envowner"
+	"agentenv.internal/agentenv/internal/owner"
 )
 
 type deployOptions struct {
@@ -126,9 +127,11 @@ func newOwn(p *verb.Program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			const statusFD = 3
-			status := os.NewFile(statusFD, "status")
-			return a.OwnEnv(cmd.Context(), os.Stdin, status)
+			c, err := owner.Parent()
+			if err != nil {
+				return err
+			}
+			return a.OwnEnv(cmd.Context(), os.Stdin, c)
 		},
 	}
 }

@@ -20,6 +20,17 @@ import (
 // errNoCard tells that a server answers, but serves no card.
 var errNoCard = errors.New("it serves no card")
 
+// CardError tells that a child answers, and that its card is none: waiting won't make it one.
+type CardError struct {
+	Child string
+	Err   error
+}
+
+func (e *CardError) Error() string {
+	return fmt.Sprintf("the card of environment %q is invalid: %v", e.Child, e.Err)
+}
+func (e *CardError) Unwrap() error { return e.Err }
+
 const maxCard = 16 << 20
 
 // fetchCard reads a child's own card.
@@ -46,11 +57,14 @@ func (g *Gateway) fetchCard(ctx context.Context, b *backing) (wire.Card, error) 
 		return wire.Card{}, fmt.Errorf("GET %s answers HTTP %d", wire.CardPath, resp.StatusCode)
 	}
 	var card wire.Card
+	if b.Website && !json.Valid(body) {
+		return wire.Card{}, fmt.Errorf("%w: GET %s answers a page", errNoCard, wire.CardPath)
+	}
 	if err := card.UnmarshalJSON(body); err != nil {
-		return wire.Card{}, fmt.Errorf("its card is invalid: %w", err)
+		return wire.Card{}, &CardError{b.Name, err}
 	}
 	if card.Name == "" {
-		return wire.Card{}, errors.New("its card has no name")
+		return wire.Card{}, &CardError{b.Name, errors.New("it has no name")}
 	}
 	return card, nil
 }

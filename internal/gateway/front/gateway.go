@@ -289,14 +289,25 @@ const (
 	maxReadyPause = 200 * time.Millisecond
 )
 
-// Ready waits until every child has answered its own card, and its tools are known. The error tells, of each child that has not, its last state.
+// Ready waits until every child has answered its own card, and its tools are known. The error tells, of each child that has not, its last state; it is a
+// *CardError, at once, when what a child answers can never be a card.
 func (g *Gateway) Ready(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
 	errs := make([]error, len(g.children))
 	var wg sync.WaitGroup
 	for i, b := range g.children {
-		wg.Go(func() { errs[i] = g.ready(ctx, b) })
+		wg.Go(func() {
+			errs[i] = g.ready(ctx, b)
+			if errors.As(errs[i], new(*CardError)) {
+				cancel(errs[i])
+			}
+		})
 	}
 	wg.Wait()
+	if bad, ok := errors.AsType[*CardError](context.Cause(ctx)); ok {
+		return bad
+	}
 	return errors.Join(errs...)
 }
 
@@ -311,6 +322,9 @@ func (g *Gateway) ready(ctx context.Context, b *backing) error {
 		}
 		if err == nil || b.Website && errors.Is(err, errNoCard) {
 			return nil
+		}
+		if bad, ok := errors.AsType[*CardError](err); ok {
+			return bad
 		}
 		if ctx.Err() == nil || last == nil {
 			last = err

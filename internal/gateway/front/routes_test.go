@@ -416,6 +416,32 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
+// TestNeverReady: a server that answers what can't become a card ends the waiting for all.
+func TestNeverReady(t *testing.T) {
+	bad := newServer(t, "bad", true)
+	bad.card = `[]`
+	g, err := front.New(t.Context(), front.Options{Children: []front.Child{{Name: "gone", URL: "http://127.0.0.1:1"}, {Name: "bad", URL: bad.URL}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	var invalid *front.CardError
+	if err := g.Ready(t.Context()); !errors.As(err, &invalid) || invalid.Child != "bad" || strings.Contains(err.Error(), "gone") {
+		t.Errorf("Ready: %v", err)
+	}
+	// A website may answer every path with a page.
+	page := newServer(t, "page", true)
+	page.card = `<html>`
+	w, err := front.New(t.Context(), front.Options{Children: []front.Child{{Name: "page", URL: page.URL, Website: true}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if err := w.Ready(t.Context()); err != nil {
+		t.Errorf("a website's page: %v", err)
+	}
+}
+
 // TestProxy: paths, queries, headers and bodies pass as they came, but for who calls.
 func TestProxy(t *testing.T) {
 	servers := two(t)

@@ -30,6 +30,7 @@ type EnvServer struct {
 	Hang  bool
 	Words string
 	Exit  int
+	Card  string // what it answers in place of its card; "" is a card
 
 	mu    sync.Mutex
 	calls []string
@@ -96,6 +97,10 @@ func (s *EnvServer) Program() fake.Program {
 func (s *EnvServer) handler(name string, m *fake.Machine) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+wire.CardPath, func(w http.ResponseWriter, _ *http.Request) {
+		if s.Card != "" {
+			_, _ = io.WriteString(w, s.Card)
+			return
+		}
 		_ = json.NewEncoder(w).Encode(wire.Card{
 			Name: name, ProtocolVersion: wire.ProtocolVersion, URL: wire.DataPath, PreferredTransport: wire.TransportJSONRPC,
 			Capabilities: wire.Capabilities{Operations: wire.Operations(), Extensions: []wire.Extension{

@@ -83,6 +83,9 @@ func TestDeployEnvThatFails(t *testing.T) {
 	}{
 		"dies":  {&steptest.EnvServer{Exit: 3, Words: "Traceback\nno such table\n"}, "server 'mail': it ended with exit code 3; the last that it wrote:\nTraceback\nno such table"},
 		"quiet": {&steptest.EnvServer{Exit: 1}, "server 'mail': it ended with exit code 1; it wrote nothing"},
+		// What can never be a card isn't waited for.
+		"page":     {&steptest.EnvServer{Card: "<html>", Words: "up"}, "server 'mail': its card is invalid, and waiting won't make it valid: not valid JSON; the last that it wrote:\nup"},
+		"nameless": {&steptest.EnvServer{Card: `{"name":"","protocolVersion":"1.0","url":"/agentenv"}`}, "server 'mail': its card is invalid, and waiting won't make it valid: it has no name; it wrote nothing"},
 	} {
 		r, e := envRig(t, c.server)
 		err := r.Do(e, deployMail)
