@@ -63,13 +63,16 @@ type Plugin struct {
 	Contributions []Contribution
 }
 
-// Report looks at every claim of the environment. Without a Loader it starts no process. What is wrong with one distribution is told there;
-// the error is of the Loader as a whole, or of ctx.
+// Report looks at every claim of the environment. Without a Loader it starts no process. What is wrong with one distribution is told there,
+// and what hinders loading as a whole blocks the groups that it was asked for; the error is of ctx.
 func (e *Environment) Report(ctx context.Context, o ReportOptions) (Report, error) {
 	all, bad := e.Distributions()
-	env, err := e.Markers(ctx)
+	var env requirement.Environment
+	if slices.ContainsFunc(all, func(d Distribution) bool { return !d.Own }) { // else no interpreter has to be asked
+		env, _ = e.Markers(ctx) // without one: the newest that is known
+	}
 	if ctx.Err() != nil {
-		return Report{}, err
+		return Report{}, context.Cause(ctx)
 	}
 	r := Report{Groups: map[string]Trouble{}, Discovery: map[string]Trouble{}, Loaded: o.Loader != nil && o.Config == nil}
 	for _, p := range bad {
@@ -79,12 +82,16 @@ func (e *Environment) Report(ctx context.Context, o ReportOptions) (Report, erro
 	e.checkBundles(found)
 	if o.Config != nil {
 		block(found, *o.Config, r.Groups)
-	} else if err := load(ctx, found, o.Loader); err != nil {
-		return Report{}, err
-	}
-	if r.Loaded && len(found) > 0 {
-		if err := apply(ctx, found, o, r.Groups); err != nil {
-			return Report{}, err
+	} else {
+		err := load(ctx, found, o.Loader)
+		if err == nil && r.Loaded && len(found) > 0 {
+			err = apply(ctx, found, o, r.Groups)
+		}
+		if ctx.Err() != nil {
+			return Report{}, context.Cause(ctx)
+		}
+		if err != nil {
+			stop(found, Trouble{CodeGroupFailed, err.Error()}, r.Groups)
 		}
 	}
 	for _, d := range all {
@@ -130,6 +137,16 @@ func block(found []Contribution, why Trouble, groups map[string]Trouble) {
 			groups[c.Group] = why
 		case c.Status == "":
 			c.unloaded()
+		}
+	}
+}
+
+// stop blocks what could not be loaded at all.
+func stop(found []Contribution, why Trouble, groups map[string]Trouble) {
+	for i := range found {
+		if c := &found[i]; c.Status == "" {
+			c.Status, c.Code, c.Reason = Blocked, why.Code, why.Reason
+			groups[c.Group] = why
 		}
 	}
 }
