@@ -82,18 +82,22 @@ func (a *App) ChangePlugins(ctx context.Context, c dist.Change, force bool, comm
 
 // named refuses to remove distributions whose classes the configuration names.
 func (a *App) named(ctx context.Context, remove []string) error {
-	e, err := a.PluginEnvironment(ctx)
+	impls := a.impls()
+	if len(impls) == 0 {
+		return nil
+	}
+	e, err := dist.Open(ctx, a.pluginOptions()) // for this alone: what the process holds can't be pruned
 	if err != nil {
-		return err
+		return errors.Join(err, e.Close())
 	}
 	var errs []error
-	for _, impl := range a.impls() {
+	for _, impl := range impls {
 		d, ok := e.Ships(impl.Value)
 		if ok && slices.ContainsFunc(remove, func(name string) bool { return requirement.Canonical(name) == d.Canonical() }) {
 			errs = append(errs, fmt.Errorf("blocked: [%s] of %s names %s, which %s ships; take it out there, or use --force", impl.Table, impl.File, impl.Value, d.Name))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, e.Close())...)
 }
 
 func (a *App) reportOptions(e *dist.Environment, commands dist.Names) dist.ReportOptions {

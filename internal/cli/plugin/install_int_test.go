@@ -196,8 +196,8 @@ func TestKilledAtEveryCall(t *testing.T) {
 				}
 				if current(t, w) == current0(before) {
 					old++
-					if !strings.HasPrefix(w.state(), strings.SplitN(before, "\n", 2)[0]) || !contains(w.state(), before) {
-						t.Fatalf("call %d: the old environment has changed", k)
+					if lost := missing(w.state(), before); len(lost) > 0 {
+						t.Fatalf("call %d: the old environment has changed: %q", k, lost)
 					}
 					continue
 				}
@@ -234,21 +234,22 @@ func current(t *testing.T, w *world) string {
 	return strings.TrimSpace(string(b))
 }
 
-// contains tells whether every line of before is in now: what is new stands beside.
-func contains(now, before string) bool {
+// missing are the lines of before that now lacks: what is new may stand beside.
+func missing(now, before string) []string {
 	have := map[string]bool{}
 	for line := range strings.Lines(now) {
 		have[line] = true
 	}
+	var out []string
 	for line := range strings.Lines(before) {
 		if !have[line] {
-			return false
+			out = append(out, line)
 		}
 	}
-	return true
+	return out[:min(len(out), 5)]
 }
 
-// TestKilledAtRandom: the whole process group (and so the installer, which has one of its own, loses its parent) is killed at random moments.
+// TestKilledAtRandom: agent-env is killed at random moments, and what it started dies with it.
 func TestKilledAtRandom(t *testing.T) {
 	need(t, "uv")
 	w := newWorld(t, wheeltest.Acme("1.2.0"), wheeltest.Bundled())
@@ -272,8 +273,8 @@ func TestKilledAtRandom(t *testing.T) {
 		_ = cmd.Wait()
 		if current(t, w) == current0(before) {
 			old++
-			if !contains(w.state(), before) {
-				t.Fatal("the old environment has changed")
+			if len(missing(w.state(), before)) > 0 {
+				t.Fatalf("the old environment has changed: %q", missing(w.state(), before))
 			}
 			continue
 		}

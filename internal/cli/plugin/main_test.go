@@ -2,6 +2,7 @@ package plugin_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -130,20 +131,18 @@ func exits(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// fingerprint is the current generation: every file with its mode, time and digest.
+// fingerprint is which generation is current, and every file of it with its mode, time and digest.
 func fingerprint(state string) string {
 	dir := filepath.Join(state, "agentenv", "plugins")
-	current, err := os.ReadFile(filepath.Join(dir, "current.json"))
+	b, err := os.ReadFile(filepath.Join(dir, "current.json"))
 	if err != nil {
 		return "none\n"
 	}
-	out := []string{string(current)}
-	trees, _ := filepath.Glob(filepath.Join(dir, "generations", "*"))
-	for _, tree := range trees {
-		if !strings.HasPrefix(filepath.Base(tree), ".") { // locks, and what dead changes left
-			out = append(out, below(tree)...)
-		}
+	var c struct{ Generation string }
+	if err := json.Unmarshal(b, &c); err != nil {
+		return err.Error()
 	}
-	slices.Sort(out[1:])
-	return strings.Join(out, "\n") + "\n"
+	out := below(treestore.Open(filepath.Join(dir, "generations"), treestore.Options{}).PathOf(c.Generation))
+	slices.Sort(out)
+	return string(b) + strings.Join(out, "\n") + "\n"
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -199,6 +200,8 @@ func (w *work) exec(ctx context.Context, dir string, most time.Duration, argv []
 	ownGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	said := &lines{tell: w.talk.Detail}
+	runtime.LockOSThread() // the command ends with the thread that began it
+	defer runtime.UnlockOSThread()
 	cmd.Stdout, cmd.Stderr = said, said
 	err := cmd.Run()
 	said.end()

@@ -94,7 +94,7 @@ func cleanEnv(env func(string) (string, bool), also ...string) []string {
 		"SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NETRC",
 		"PYENV_ROOT", "PYENV_VERSION", // shims need them to find their interpreter
 	}, also...) {
-		if v, ok := env(name); ok && !strings.ContainsRune(v, 0) {
+		if v, _ := env(name); v != "" && !strings.ContainsRune(v, 0) {
 			out = append(out, name+"="+v)
 		}
 	}
