@@ -39,7 +39,7 @@ func (a *App) getAgents(ctx context.Context) (*deploy.Agents, error) {
 		return deploy.NewAgents(w.deploy, envs, deploy.AgentOptions{
 			Models: models, Store: s, Redact: &a.redact, Release: Version,
 			Default: func(ctx context.Context) (string, error) { return a.Config().DefaultAgent(ctx, a.secrets) },
-			Records: a.trajectories(), Makers: deploy.CLIMakers(envs),
+			Records: a.trajectories(), Ask: a.opt.Ask, Makers: deploy.CLIMakers(envs),
 		}), nil
 	})
 }

@@ -29,6 +29,8 @@ type Options struct {
 	Env func(string) (string, bool) // as os.LookupEnv
 	Dir string                      // the working folder, absolute
 	Log *slog.Logger
+	// Ask asks a person who plays an agent of a run; see deploy.AgentOptions. It may be nil.
+	Ask func(ctx context.Context, q deploy.Question) (string, error)
 }
 
 // App is the program of one process. Its methods may be called from several goroutines.

@@ -10,8 +10,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/deploy"
@@ -137,6 +139,7 @@ func openTurns(folder string, st runlog.StepRecord) ([]AgentTurn, error) {
 		return nil, fmt.Errorf("read what agents are doing: %w", err)
 	}
 	var out []AgentTurn
+	began := map[*trajectory.Trajectory]time.Time{}
 	for attempt := 1; attempt <= st.Attempt; attempt++ {
 		prefix := url.PathEscape(st.ID) + "." + strconv.Itoa(attempt) + "."
 		for _, f := range files {
@@ -148,13 +151,18 @@ func openTurns(folder string, st runlog.StepRecord) ([]AgentTurn, error) {
 			if err != nil {
 				return nil, fmt.Errorf("read what an agent does in step %s: %w", st.ID, err)
 			}
+			if len(events) == 0 {
+				continue
+			}
 			agent, turn := turnOf(strings.TrimSuffix(rest, ".jsonl"))
 			out = append(out, AgentTurn{
 				Step: st.ID, Attempt: attempt, Agent: agent, Turn: turn, Open: true,
 				Trajectory: trajectory.Fold(trajectory.AgentInfo{Name: agent, Version: "unknown"}, "", events),
 			})
+			began[out[len(out)-1].Trajectory] = events[0].At
 		}
 	}
+	slices.SortStableFunc(out, func(a, b AgentTurn) int { return began[a.Trajectory].Compare(began[b.Trajectory]) })
 	return out, nil
 }
 

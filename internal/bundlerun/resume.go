@@ -232,7 +232,12 @@ func (e *Engine) Cancel(ctx context.Context, id string) (CancelOutcome, error) {
 // Decide tells a step that waits for a person what was decided; "" is the one step that waits. The decision waits for a step that has not started, and
 // for a run that is interrupted. runlog.ErrEnded, runlog.ErrNotFound, or a diag.Refusal. It answers the step's id.
 func (e *Engine) Decide(ctx context.Context, id, stepID string, d step.Decision) (string, error) {
-	if d.Choice != step.Continue && d.Choice != step.Abort {
+	typ := review
+	switch d.Choice {
+	case step.Continue, step.Abort:
+	case step.Reply:
+		typ = prompt
+	default:
 		return "", refuse(fmt.Sprintf("%s is no decision", diag.Repr(d.Choice)), "decide "+step.Continue+" or "+step.Abort)
 	}
 	rec, err := runlog.Load(ctx, e.Runs, id)
@@ -251,7 +256,7 @@ func (e *Engine) Decide(ctx context.Context, id, stepID string, d step.Decision)
 			rec.Steps = append(rec.Steps, runlog.StepRecord{StepInfo: runlog.StepInfo{ID: t.Steps[i].ID, Type: t.Steps[i].Type}, Status: runlog.Queued})
 		}
 	}
-	st, err := waiting(rec, stepID)
+	st, err := waiting(rec, stepID, typ)
 	if err != nil {
 		return "", err
 	}
@@ -266,14 +271,18 @@ func (e *Engine) Decide(ctx context.Context, id, stepID string, d step.Decision)
 	return st, e.Runs.Ask(ctx, id, runlog.Request{Kind: runlog.AskDecide, Step: st, Data: data})
 }
 
-// review is the step type that waits for a person.
-const review = "review"
+// review and prompt are the step types that wait for a person: for a decision, and for the reply of an agent that is one.
+const (
+	review = "review"
+	prompt = "prompt_agent"
+)
 
-// waiting is the step that a decision is for.
-func waiting(rec runlog.Record, id string) (string, error) {
+// waiting is the step of a type that a decision, or a reply, is for.
+func waiting(rec runlog.Record, id, typ string) (string, error) {
+	what := map[string]string{review: "decision", prompt: "reply"}[typ]
 	var open, names []string
 	for _, st := range rec.Steps {
-		if st.Type == review {
+		if st.Type == typ {
 			names = append(names, st.ID)
 			if st.Status == runlog.Running || st.Status == runlog.Interrupted {
 				open = append(open, st.ID)
@@ -283,26 +292,26 @@ func waiting(rec runlog.Record, id string) (string, error) {
 			continue
 		}
 		switch {
-		case st.Type != review:
-			return "", refuse(fmt.Sprintf("step '%s' is of type %s, which waits for no decision", id, st.Type), "name a review step")
+		case st.Type != typ:
+			return "", refuse(fmt.Sprintf("step '%s' is of type %s, which waits for no %s", id, st.Type, what), "name a "+typ+" step")
 		case st.Status == runlog.Succeeded || st.Status == runlog.Failed || st.Status == runlog.Skipped:
-			return "", refuse(fmt.Sprintf("step '%s' is over: it %s", id, st.Status), "agent-env runs show tells what was decided")
+			return "", refuse(fmt.Sprintf("step '%s' is over: it %s", id, st.Status), "agent-env runs show tells what became of it")
 		}
 		return id, nil
 	}
 	switch {
 	case id != "":
-		fix := "it has no review step"
+		fix := "it has no " + typ + " step"
 		if len(names) > 0 {
-			fix = "its review steps are " + strings.Join(names, ", ")
+			fix = "its " + typ + " steps are " + strings.Join(names, ", ")
 		}
 		return "", refuse(fmt.Sprintf("the run has no step %s", diag.Repr(id)), fix)
 	case len(open) == 1:
 		return open[0], nil
 	case len(open) == 0:
-		return "", refuse("no step of the run waits for a decision now", "name the step that is to have it")
+		return "", refuse("no step of the run waits for a "+what+" now", "name the step that is to have it")
 	default:
-		return "", refuse("several steps wait for a decision", "name one: "+strings.Join(open, ", "))
+		return "", refuse("several steps wait for a "+what, "name one: "+strings.Join(open, ", "))
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/creack/pty"
 )
@@ -108,5 +109,63 @@ func TestLiveRuns(t *testing.T) {
 	single := onTerminal(t, home, []string{"NO_COLOR=1"}, "run", "./b", "--task", "one")
 	if !strings.Contains(single, "[tasks/one.json] nap (verify_sandbox), 1 sandbox") {
 		t.Errorf("a single run shows\n%q", single)
+	}
+}
+
+// TestPersonAtTerminal: a person at the terminal of a run is asked what an agent says whom they play, and the bars leave the screen meanwhile.
+func TestPersonAtTerminal(t *testing.T) {
+	home := t.TempDir()
+	for name, text := range map[string]string{
+		"tasks/review.json": `[
+  {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
+  {"id": "wait", "type": "verify_sandbox", "sandbox_name": "box", "verifier_id": "wait", "criteria": [{"type": "bash_cmd_succeeds", "criterion": "waits", "bash_cmd": "sleep 1.2"}]},
+  {"id": "who", "type": "deploy_human_agent", "agent_name": "reviewer"},
+  {"id": "ask", "type": "prompt_agent", "agent_name": "reviewer", "prompt": "Is it good?\nReally?", "prompt_id": "q"},
+  {"id": "said", "type": "agent_prompt_response_verifier", "prompt_id": "q", "verifier_id": "said", "criteria": [{"type": "response_contains", "criterion": "says", "needles": ["good enough"]}]}
+]`} {
+		at := filepath.Join(home, "desk", name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(at, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "agent-env", "run", "./desk")
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"), "TERM=xterm")
+	f, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 100})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var out strings.Builder
+	b := make([]byte, 4096)
+	typed := 0
+	for {
+		n, err := f.Read(b)
+		out.Write(b[:n])
+		if n := strings.Count(out.String(), "reviewer> "); n > typed {
+			typed = n
+			time.Sleep(300 * time.Millisecond) // bars would be drawn by now
+			text := "\n"
+			if typed == 2 {
+				text = "It is good enough.\n"
+			}
+			if _, err := f.WriteString(text); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err != nil {
+			break // a terminal whose other side is gone answers EIO
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%v\n%s", err, out.String())
+	}
+	text := strings.ReplaceAll(out.String(), "\r\n", "\n")
+	_, after, ok := strings.Cut(text, "ask: reviewer is asked:\n  Is it good?\n  Really?\nreviewer> ")
+	if !ok || !strings.HasPrefix(after, "\nreviewer> It is good enough.\n") || !strings.Contains(after, "said: 1") {
+		t.Errorf("the terminal got %q", text)
 	}
 }

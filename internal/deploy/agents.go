@@ -48,6 +48,8 @@ type AgentOptions struct {
 	Redact *redact.Redactor
 	// Makers start the agents that come with the program, by id; those that have none can't be deployed.
 	Makers map[string]Maker
+	// Ask asks a person at this process's terminal and answers what they typed; an error is that nobody there replies. nil: there is none.
+	Ask func(ctx context.Context, q Question) (string, error)
 	// Waits are how long agents that speak A2A are waited for.
 	Waits AgentWaits
 }
@@ -107,6 +109,7 @@ type AgentRequest struct {
 	Skills         []Skill
 	Vars           map[string]string // environment of what it runs
 	URL            string            // of an agent that runs elsewhere; "" for others
+	Person         bool              // it is a person, whom Ask asks
 	BaseURL        string            // another model endpoint than the configured one; ""
 
 	// Sandbox is the name of a sandbox of the run that it works in; "" for one of its own, made when needed.
@@ -165,6 +168,9 @@ func (g *Agents) Resolve(ctx context.Context, text string) (string, error) {
 }
 
 func (g *Agents) maker(ctx context.Context, r AgentRequest) (Maker, error) {
+	if r.Person {
+		return personMaker{}, nil
+	}
 	if r.URL != "" {
 		return remoteMaker{}, nil
 	}
@@ -384,7 +390,7 @@ func (a *Agent) Box(ctx context.Context) (guest.Box, error) {
 		return a.box, nil
 	}
 	d := a.all.boxes
-	if a.req.URL != "" {
+	if a.req.URL != "" || a.req.Person {
 		return nil, fmt.Errorf("the sandbox of agent %s, which runs elsewhere, %w", diag.Repr(a.Name), ErrNoBox)
 	}
 	if a.req.Sandbox == "" && a.info == nil {

@@ -9,6 +9,7 @@ import (
 	"agentenv.internal/agentenv/internal/agent/loop"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/model"
+	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -106,6 +107,10 @@ type Prompt struct {
 	Record loop.Recorder
 	// Spent is told of costs as they arise.
 	Spent func(model.Usage)
+	// Step is the step that prompts, and Replies are what people reply to it, for an agent that is a person; Hint is how they may reply beside a text.
+	Step    string
+	Replies <-chan step.Decision
+	Hint    string
 	// Live is told of pages of the agent's own trajectory while it works; nil wants none.
 	Live func(Page) error
 }

@@ -140,7 +140,7 @@ func installAgent() *Kind {
 
 func deployHumanAgent() *Kind {
 	return &Kind{
-		Name: "deploy_human_agent", Doc: "registers an agent that runs elsewhere, by its URL",
+		Name: "deploy_human_agent", Doc: "registers an agent that runs elsewhere, by its URL, or a person",
 		Fields: doc.Schema{Fields: []doc.Field{
 			may("agent_name", name(), "human_agent", "name by which other steps find it"),
 			user(may("a2a_url", name(), nil, "where it serves")),

@@ -122,7 +122,7 @@ type Cost struct {
 
 // Decision is what a person decided about a step that waits for one.
 type Decision struct {
-	Choice  string    `json:"choice"` // Continue, Abort
+	Choice  string    `json:"choice"` // Continue, Abort, Reply
 	Comment string    `json:"comment,omitempty"`
 	By      string    `json:"by,omitempty"` // who, as they call themselves
 	At      time.Time `json:"at"`
@@ -132,6 +132,7 @@ type Decision struct {
 const (
 	Continue = "continue"
 	Abort    = "abort"
+	Reply    = "reply" // of a person who plays an agent; Comment is what they say
 )
 
 // Boxes opens the sandboxes of a run by the name that its deploy step gave. The handle is shared: callers don't close it.

@@ -44,6 +44,34 @@ func (s *Streams) Confirm(ctx context.Context, question, flag string) (bool, err
 	}
 }
 
+// Ask shows a text and reads a line behind a mark: what bars there are leave the screen meanwhile. An empty line asks again. ErrNoTerminal off a terminal,
+// ErrAborted when the input ends or ctx does.
+func (s *Streams) Ask(ctx context.Context, text, mark string) (string, error) {
+	if !s.CanAsk() {
+		return "", ErrNoTerminal
+	}
+	defer s.con.hold()()
+	for line := range strings.Lines(text) {
+		s.Problem("%s", Clean(strings.TrimRight(line, "\n")))
+	}
+	for {
+		s.con.mu.Lock()
+		_, err := io.WriteString(s.file(s.Err), Clean(mark))
+		s.con.mu.Unlock()
+		if err != nil {
+			return "", fmt.Errorf("ask: %w", err)
+		}
+		answer, err := s.line(ctx)
+		if err != nil {
+			s.Problem("")
+			return "", err
+		}
+		if answer = strings.TrimRight(answer, "\r"); strings.TrimSpace(answer) != "" {
+			return answer, nil
+		}
+	}
+}
+
 // line reads up to a newline, byte by byte, so that what follows stays for the next reader.
 func (s *Streams) line(ctx context.Context) (string, error) {
 	const longest = 4096 // what a terminal hands over at once

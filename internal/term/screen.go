@@ -40,7 +40,7 @@ func (s *screen) Flush(lines int) error {
 	s.con.mu.Lock()
 	defer s.con.mu.Unlock()
 	defer s.next.Reset()
-	if s.ended {
+	if s.ended || s.con.held > 0 {
 		return nil
 	}
 	_, err := s.f.Write(append(s.erase(), s.next.Bytes()...))
@@ -70,6 +70,23 @@ func (s *screen) end() {
 	s.ended = true
 	fmt.Fprintf(s.f, "%s%s", s.erase(), s.part)
 	s.part, s.shown, s.lines = nil, nil, 0
+}
+
+// hold keeps bars off the screen until its answer is called.
+func (c *console) hold() (release func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := c.live
+	c.held++
+	if s != nil {
+		fmt.Fprintf(s.f, "%s", s.erase())
+		s.shown, s.lines = nil, 0
+	}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.held--
+	}
 }
 
 func (s *screen) erase() []byte {

@@ -36,6 +36,7 @@ type Streams struct {
 type console struct {
 	mu     sync.Mutex
 	live   *screen
+	held   int   // how many questions keep it off the terminal
 	failed error // of the first write to Out that failed
 }
 

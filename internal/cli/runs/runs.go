@@ -15,7 +15,7 @@ import (
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
 	return verb.Group("runs", "List, show, watch, stop, resume and forget runs", newList(p), newShow(p), newLogs(p), newWatch(p), newCancel(p), newResume(p), newRegrade(p),
-		newDecide(p), newExport(p), newPrune(p))
+		newDecide(p), newReply(p), newExport(p), newPrune(p))
 }
 
 // open is the log of all runs, after what dead sandboxes left has been swept.

@@ -23,11 +23,13 @@ type Program struct {
 	mu    sync.Mutex
 	app   *app.App
 	abort func() []string
+
+	asking chan struct{} // holds one while a person is asked
 }
 
 // NewProgram opens nothing.
 func NewProgram(s *term.Streams, env func(string) (string, bool)) *Program {
-	return &Program{Streams: s, Env: env}
+	return &Program{Streams: s, Env: env, asking: make(chan struct{}, 1)}
 }
 
 // App is the wired program, made when a command first asks.
@@ -41,7 +43,7 @@ func (p *Program) App() (*app.App, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the current folder can't be used (%w); change to one that exists", err)
 	}
-	p.app = app.New(app.Options{Env: p.Env, Dir: dir, Log: p.Logger()})
+	p.app = app.New(app.Options{Env: p.Env, Dir: dir, Log: p.Logger(), Ask: p.askPerson})
 	return p.app, nil
 }
 

@@ -319,6 +319,7 @@ type turn struct {
 	prompt   string
 	number   int // of the conversation, from 0
 	limit    time.Duration
+	hint     string // for a person
 	kept     *step.Trajectory
 	peers    []step.PeerTurn // that it asked in the last turn
 }
@@ -343,6 +344,7 @@ func (t *turn) do(ctx context.Context, parts []wire.Part) (deploy.Reply, error) 
 	defer cancel()
 	reply, err := t.agent.Runner.Prompt(limited, deploy.Prompt{
 		Settings: t.settings, Parts: parts, Context: t.context, Task: newID(), Poll: seconds(c.Doc, "poll_interval_seconds"), Record: f,
+		Step: c.Step, Replies: c.Decisions, Hint: t.hint,
 		Spent: func(u model.Usage) { c.Spent(step.Cost{USD: u.USD, InputTokens: u.Input, OutputTokens: u.Output}) },
 	})
 	if err != nil && errors.Is(context.Cause(limited), errTimeUp) && ctx.Err() == nil {

@@ -75,6 +75,9 @@ func (e *PromptAgent) user(ctx context.Context, c *step.Call, prompt string) (*u
 	if u.agent, err = e.agents.Agent(c.Run, c.Doc.Get("user_agent_name").Text()); err != nil {
 		return nil, &step.Error{Type: "NotFoundError", Err: err}
 	}
+	if u.agent.Person() {
+		u.hint = endWord + " ends the conversation"
+	}
 	return u, u.readTriggers()
 }
 
@@ -97,6 +100,9 @@ func (u *user) readTriggers() error {
 	return nil
 }
 
+// endWord is what a person says who is done.
+const endWord = "/end"
+
 // answer is what the user says to a reply, or that they are done. A user's agent that fails is no failure of the agent under test.
 func (u *user) answer(ctx context.Context, turn int, reply string) (text string, done bool, err error) {
 	u.kept = nil
@@ -113,6 +119,9 @@ func (u *user) answer(ctx context.Context, turn int, reply string) (text string,
 	}
 	if r.ErrorType != "" {
 		return "", false, step.Infra(step.Errorf("UserAgentError", "the user's agent %s failed: %s: %s", diag.Repr(u.agent.Name), r.ErrorCode, r.ErrorMessage))
+	}
+	if u.agent.Person() {
+		return r.Text, strings.TrimSpace(r.Text) == endWord, nil
 	}
 	raw := r.Structured
 	if raw == nil {

@@ -10,7 +10,8 @@ import (
 	"agentenv.internal/agentenv/internal/step"
 )
 
-// DeployHumanAgent registers an agent that runs elsewhere, such as a person behind a server, by its URL.
+// DeployHumanAgent registers an agent that runs elsewhere, such as a person behind a server, by its URL. Without one a person plays it who replies at the
+// terminal of this process, or from another.
 type DeployHumanAgent struct {
 	agents Agents
 	url    func(ctx context.Context) (string, error)
@@ -26,13 +27,7 @@ var _ step.Preflighter = (*DeployHumanAgent)(nil)
 // Preflight tells of a URL that is missing or none.
 func (e *DeployHumanAgent) Preflight(ctx context.Context, d doc.Node, _ step.Plan) diag.List {
 	text, err := e.address(ctx, d)
-	if err == nil && text == "" {
-		return diag.List{{
-			Pos: d.Pos(), Where: "a2a_url", Code: "world.agent", Summary: "nothing says where the agent serves",
-			Fix: "set a2a_url, AGENT_ENV_HUMAN_A2A_URL, or conversations.default_human_a2a_url in the configuration",
-		}}
-	}
-	if err == nil {
+	if err == nil && text != "" {
 		_, err = a2a.New(text, nil)
 	}
 	if err != nil {
@@ -48,8 +43,11 @@ func (e *DeployHumanAgent) address(ctx context.Context, d doc.Node) (string, err
 	return e.url(ctx)
 }
 
-// humanID is the id that records give to an agent known by its URL alone.
-const humanID = "url"
+// Ids that records give to an agent known by its URL alone, and to a person.
+const (
+	humanID  = "url"
+	personID = "person"
+)
 
 // Run registers the agent and records it at deployed_agents and metadata/human_agents.
 func (e *DeployHumanAgent) Run(ctx context.Context, c *step.Call) error {
@@ -61,9 +59,11 @@ func (e *DeployHumanAgent) Run(ctx context.Context, c *step.Call) error {
 		return step.Errorf("ValueError", "the run has an agent that runs elsewhere already; it may have one")
 	}
 	name := c.Doc.Get("agent_name").Text()
-	if err := deployAgentAs(ctx, c, e.agents, deploy.AgentRequest{
-		Run: c.Run, Step: c.Step, Attempt: c.Attempt, Trial: c.Trial, Name: name, ID: humanID, URL: address,
-	}); err != nil {
+	r := deploy.AgentRequest{Run: c.Run, Step: c.Step, Attempt: c.Attempt, Trial: c.Trial, Name: name, ID: humanID, URL: address}
+	if address == "" {
+		r.ID, r.Person = personID, true
+	}
+	if err := deployAgentAs(ctx, c, e.agents, r); err != nil {
 		return err
 	}
 	return c.Out.Append(HumansPath, map[string]string{"agent_name": name, "a2a_url": address})
