@@ -70,7 +70,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 	b := &bench{ours: ours, peer: peer, work: *work, rounds: *rounds}
 	var rows []row
-	for _, c := range workloads() {
+	at, err := serveAsked(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range append(workloads(), evals(at)...) {
 		if !match.MatchString(c.name) {
 			continue
 		}

@@ -19,6 +19,7 @@ type workload struct {
 	bundle func(dir string) error
 	fresh  bool // every round has a new state root, so that everything is written
 	once   bool // too long to repeat
+	alone  bool // what the peer has nothing for
 	exit   int  // the code it ends with
 	// before runs in the same state root first, unmeasured.
 	before     []string
@@ -46,7 +47,7 @@ func (b *bench) measure(ctx context.Context, c workload) (row, error) {
 		best **usage
 	}{{b.ours, &r.ours}, {b.peer, &r.peer}}
 	for _, side := range sides {
-		if side.bin == "" {
+		if side.bin == "" || c.alone && side.best == &r.peer {
 			continue
 		}
 		home, err := b.home()
