@@ -4,18 +4,22 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
+	"time"
 )
 
 // What starting the Python host costs, up to the first step's answer: imports of the plugin included.
 func BenchmarkStartToFirstAnswer(b *testing.B) {
 	python := generation(b, "faults")
+	var total time.Duration
 	for b.Loop() {
 		h := start(b, python, nil)
 		if _, err := h.execute(fault, how("ok"), nil); err != nil {
 			b.Fatal(err)
 		}
 		h.stop()
+		total += h.cmd.ProcessState.UserTime() + h.cmd.ProcessState.SystemTime()
 	}
+	b.ReportMetric(float64(total.Milliseconds())/float64(b.N), "cpu-ms/op")
 }
 
 // What a step costs in a process that runs, with contexts of two sizes and one caller.
@@ -33,6 +37,7 @@ func BenchmarkExecute(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
+			cpu(b, h)
 		})
 	}
 }
@@ -47,4 +52,13 @@ func BenchmarkHostCall(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+	cpu(b, h)
+}
+
+// cpu reports what the process of a benchmark took for each call, its start included.
+func cpu(b *testing.B, h *bridge) {
+	b.StopTimer()
+	h.stop()
+	s := h.cmd.ProcessState
+	b.ReportMetric(float64((s.UserTime()+s.SystemTime()).Microseconds())/float64(b.N), "cpu-µs/op")
 }

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from typing import Any, Callable, Dict, List, Optional
 
 from agent_env.task_step import TaskStepContext
 
-from . import loops
 from .calls import Calls
 from .diff import NotJSON, changes, plain
 from .entries import Entries, NotLoaded
@@ -60,6 +58,8 @@ class Steps:
         return {"diff": ops}
 
     def _execute(self, cls: Any, document: Dict[str, Any], context: TaskStepContext, request: Request) -> TaskStepContext:
+        from . import loops  # asyncio takes as long to import as all the rest, and checks do without
+
         step = cls.from_dict(document)
         result = loops.run(lambda: step.execute(context), request)
         if result is None:
@@ -74,7 +74,12 @@ class Steps:
             return []
         with self._calls.enter(str(request.params.get("call", ""))):
             try:
-                answer = loops.run(found, request) if inspect.iscoroutinefunction(found) else found()
+                answer = found()
+                if inspect.iscoroutine(answer):
+                    from . import loops
+
+                    coroutine = answer
+                    answer = loops.run(lambda: coroutine, request)
             except BaseException as e:  # noqa: B036
                 return [problem(f"{method} failed: {explain(e)}")]
         return [as_problem(p) for p in ([answer] if isinstance(answer, (str, dict)) else answer or [])]
@@ -101,11 +106,9 @@ def _guard(act: Callable[[], Any], request: Request) -> Any:
         return act()
     except RPCError:
         raise
-    except asyncio.CancelledError as e:
-        if request.cancelled.is_set():
-            raise RPCError(CANCELLED, "cancelled") from None
-        raise failure(e) from None
     except BaseException as e:  # noqa: B036
+        if request.cancelled.is_set() and type(e).__name__ == "CancelledError":
+            raise RPCError(CANCELLED, "cancelled") from None
         raise failure(e) from None
 
 

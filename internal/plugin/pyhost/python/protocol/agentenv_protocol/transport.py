@@ -5,16 +5,16 @@ No redirects are followed and no proxies used. A request that is cancelled is br
 
 from __future__ import annotations
 
-import asyncio
-import http.client
 import json
-import socket
-import ssl
 import threading
-from typing import Any, Callable, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional
 from urllib.parse import urlencode, urlsplit
 
 from .errors import Response, failed, refused
+
+# What sends is imported by the first request: most processes that have these modules loaded send none, and it takes as long as all the rest.
+if TYPE_CHECKING:
+    import http.client
 
 MAX_ANSWER = 512 << 20
 """Bytes of an answer."""
@@ -39,6 +39,8 @@ def headers_for(url: str) -> Dict[str, str]:
 
 async def request(method: str, url: str, *, body: Any = None, query: Optional[Dict[str, Any]] = None, headers: Optional[Dict[str, str]] = None, timeout: Optional[float] = 30) -> Response:
     """Sends a request and answers what came, whatever its status. ``body`` is sent as JSON. Raises Unreachable and Late."""
+    import asyncio
+
     if query:
         url += ("&" if "?" in url else "?") + urlencode({k: v if isinstance(v, str) else json.dumps(v) for k, v in query.items()})
     data = None if body is None else json.dumps(body).encode()
@@ -68,6 +70,9 @@ class _Exchange:
     """One request on a connection of its own, that another thread may break off."""
 
     def __init__(self, method: str, url: str, data: Optional[bytes], headers: Dict[str, str], timeout: Optional[float]):
+        import http.client
+        import ssl
+
         self._method, self._url, self._data, self._headers = method, url, data, headers
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -82,6 +87,8 @@ class _Exchange:
         self._aborted = False
 
     def run(self) -> Response:
+        import http.client
+
         try:
             self._connection.connect()
             with self._lock:
@@ -99,6 +106,8 @@ class _Exchange:
             self._connection.close()
 
     def abort(self) -> None:
+        import socket
+
         with self._lock:
             self._aborted = True
         sock = self._connection.sock
