@@ -53,7 +53,7 @@ func TestBundle(t *testing.T) {
 		"wordcount":                "@local/~/wordcount", // a folder wins
 		"s p/ü":                    "@local/~/s p/ü",
 	} {
-		src, err := a.Bundle(text)
+		src, err := a.Bundle(t.Context(), text)
 		if err != nil || src.IDRoot != want {
 			t.Errorf("%s: %q, %v, want %q", text, src.IDRoot, err, want)
 			continue
@@ -71,7 +71,7 @@ func TestBundle(t *testing.T) {
 		"/":           "can't be a bundle",
 		"other/hello": "did you mean",
 	} {
-		src, err := a.Bundle(text)
+		src, err := a.Bundle(t.Context(), text)
 		if err == nil {
 			src.Close()
 			t.Errorf("%q: finds %s", text, src.Root)

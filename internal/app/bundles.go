@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/examples"
@@ -23,6 +24,13 @@ type Installed struct {
 	Package string // the distribution it comes with
 	Version string // of the package
 	open    func() (bundle.Source, error)
+	// qualified: its name alone means another bundle, or none.
+	qualified bool
+}
+
+// named tells whether a person means it by text.
+func (i Installed) named(text string) bool {
+	return text == i.Name && !i.qualified || text == i.Package+"/"+i.Name
 }
 
 func (i Installed) idRoot() string { return ref.InstalledRoot(i.Package, i.Name) }
@@ -30,8 +38,14 @@ func (i Installed) idRoot() string { return ref.InstalledRoot(i.Package, i.Name)
 // Open makes a source of it. The caller closes the source.
 func (i Installed) Open() (bundle.Source, error) { return i.open() }
 
-// Installed lists the bundles that can be run by name, sorted.
-func (a *App) Installed() ([]Installed, error) {
+// Installed lists the bundles that can be run by name: the program's own, sorted, then those of plugins.
+func (a *App) Installed(ctx context.Context) ([]Installed, error) {
+	own, err := a.shipped()
+	return append(own, a.ofPlugins(ctx)...), err
+}
+
+// shipped are the bundles inside the program.
+func (a *App) shipped() ([]Installed, error) {
 	all := examples.FS()
 	entries, err := fs.ReadDir(all, ".")
 	if err != nil {
@@ -52,8 +66,8 @@ func (a *App) Installed() ([]Installed, error) {
 }
 
 // installedSource is the installed bundle whose ids id is under. Its source stays open until the App is closed.
-func (a *App) installedSource(id string) (bundle.Source, bool, error) {
-	installed, err := a.Installed()
+func (a *App) installedSource(ctx context.Context, id string) (bundle.Source, bool, error) {
+	installed, err := a.Installed(ctx)
 	if err != nil {
 		return bundle.Source{}, false, err
 	}
@@ -82,9 +96,9 @@ func (a *App) installedSource(id string) (bundle.Source, bool, error) {
 }
 
 // aliases are the names that installed bundles give to their agents and environments. A name that two of them give means nothing.
-func (a *App) aliases(o bundle.Options) map[ref.Kind]map[string]string {
+func (a *App) aliases(ctx context.Context, o bundle.Options) map[ref.Kind]map[string]string {
 	out := map[ref.Kind]map[string]string{ref.Agent: {}, ref.Env: {}}
-	installed, _ := a.Installed() // who runs one by name is told
+	installed, _ := a.Installed(ctx) // who runs one by name is told
 	for _, i := range installed {
 		src, err := i.Open()
 		if err != nil {
@@ -108,7 +122,7 @@ func (a *App) aliases(o bundle.Options) map[ref.Kind]map[string]string {
 
 // Bundle finds what a person means by text: what begins with ".", "/" or "~" is a path; otherwise an existing folder wins over an installed
 // bundle's name. The caller closes the source.
-func (a *App) Bundle(text string) (bundle.Source, error) {
+func (a *App) Bundle(ctx context.Context, text string) (bundle.Source, error) {
 	home := a.Config().Home()
 	path := text
 	switch {
@@ -123,13 +137,16 @@ func (a *App) Bundle(text string) (bundle.Source, error) {
 	if info, err := os.Stat(path); isPath || err == nil && info.IsDir() {
 		return bundle.OpenFolder(path, home)
 	}
-	installed, err := a.Installed()
+	installed, err := a.shipped()
 	if err != nil {
 		return bundle.Source{}, err
 	}
+	if at := slices.IndexFunc(installed, func(i Installed) bool { return i.named(text) }); at >= 0 { // plugins are not looked for
+		return installed[at].Open()
+	}
 	var names []string
-	for _, i := range installed {
-		if text == i.Name || text == i.Package+"/"+i.Name {
+	for _, i := range append(installed, a.ofPlugins(ctx)...) {
+		if i.named(text) {
 			return i.Open()
 		}
 		names = append(names, i.Name)
@@ -157,7 +174,7 @@ type Description struct {
 
 // Describe reads every installed bundle. One that can't be read is listed with its problem.
 func (a *App) Describe(ctx context.Context) ([]Description, error) {
-	installed, err := a.Installed()
+	installed, err := a.Installed(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -73,7 +73,7 @@ func (r references) Resolve(ctx context.Context, reference string) (string, erro
 func (a *App) bundleOptions(ctx context.Context) bundle.Options {
 	c := a.Config()
 	o := bundle.Options{Kinds: a.kinds(ctx), TypeAliases: c.TypeAliases(), AllowUnknownFields: c.AllowUnknownFields()}
-	o.Aliases, o.Installed, o.Plugins = a.aliases(o), a.installedSource, installedPlugins{a}
+	o.Aliases, o.Installed, o.Plugins = a.aliases(ctx, o), func(id string) (bundle.Source, bool, error) { return a.installedSource(ctx, id) }, installedPlugins{a}
 	return o
 }
 
@@ -101,7 +101,7 @@ func (c Checked) Contents() map[string]int {
 
 // Check reads a bundle and tells everything that is wrong with it, as far as neither a store nor a sandbox is needed. It opens neither.
 func (a *App) Check(ctx context.Context, text string, allowUnknown bool) (Checked, error) {
-	src, err := a.Bundle(text)
+	src, err := a.Bundle(ctx, text)
 	if err != nil {
 		return Checked{}, err
 	}

@@ -50,7 +50,7 @@ func (a *App) InitTemplate(ctx context.Context, dir, name string) (export.Report
 
 // Templates are the bundles that can be copied: those inside the program.
 func (a *App) Templates() ([]Installed, error) {
-	all, err := a.Installed()
+	all, err := a.shipped()
 	var out []Installed
 	for _, i := range all {
 		if i.Package == shippedBy {

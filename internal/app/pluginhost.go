@@ -2,15 +2,20 @@ package app
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/hostcalls"
+	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/plugin/host"
 	"agentenv.internal/agentenv/internal/plugin/pyhost"
+	"agentenv.internal/agentenv/internal/requirement"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/sdk/plugin"
@@ -57,6 +62,57 @@ func (a *App) pluginExecutors(ctx context.Context, set *catalog.Set[step.Executo
 		}
 	})
 	return set
+}
+
+// PluginCommand runs a command of a plugin at a person's terminal and answers its exit code; found is false for what no plugin has.
+func (a *App) PluginCommand(ctx context.Context, name string, args []string, stdio [3]*os.File, env []string) (code int, found bool, err error) {
+	if a.Config().StateRoot() == "" {
+		return 0, false, nil
+	}
+	p, err := a.running(ctx)
+	if err != nil {
+		return 0, false, nil //nolint:nilerr // the command is unknown all the same
+	}
+	for _, c := range p.Contributions(plugin.GroupCommands) {
+		if c.Name != name {
+			continue
+		}
+		if !c.Usable() {
+			return 0, true, fmt.Errorf("the command %s can't be run: %s", name, c.Registered())
+		}
+		code, err := p.Command(ctx, c, args, host.Terminal{Dir: a.opt.Dir, Env: env, Stdio: stdio})
+		return code, true, err
+	}
+	return 0, false, nil
+}
+
+// ofPlugins are the bundles that distributions bring. One whose name is that of another's, or of the program's, is found by its distribution and name alone.
+func (a *App) ofPlugins(ctx context.Context) []Installed {
+	if a.Config().StateRoot() == "" {
+		return nil
+	}
+	p, err := a.running(ctx)
+	if err != nil {
+		return nil // whoever needs a plugin is told
+	}
+	var out []Installed
+	for _, c := range p.Contributions(plugin.GroupBundles) {
+		if !c.Usable() && c.Code != dist.CodeBuiltinName {
+			continue
+		}
+		dir, err := dist.BundleFolder(c.Claim)
+		if err != nil {
+			continue // `plugin check` tells
+		}
+		i := Installed{Name: c.Name, Package: requirement.Canonical(c.Package), Version: c.Version, qualified: c.Code != ""}
+		i.open = func() (bundle.Source, error) {
+			src, err := bundle.OpenFolder(dir, a.Config().Home())
+			src.Name, src.Root, src.IDRoot, src.ByPath = i.Name, i.Package+"/"+i.Name, i.idRoot(), false
+			return src, err
+		}
+		out = append(out, i)
+	}
+	return out
 }
 
 // hostCalls are what plugins may ask while they work. What a call needs is opened when it is first asked for.

@@ -119,7 +119,7 @@ func (a *App) builtinNames(commands dist.Names) dist.Names {
 		case dist.GroupSandboxes:
 			return name == "local" || name == "docker"
 		case dist.GroupBundles:
-			all, err := a.Installed()
+			all, err := a.shipped()
 			return err == nil && slices.ContainsFunc(all, func(i Installed) bool { return i.Package == shippedBy && i.Name == name })
 		case dist.GroupCommands, dist.GroupOptions:
 			return commands != nil && commands(group, name)

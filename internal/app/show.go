@@ -36,7 +36,7 @@ type Entry struct {
 
 // Show reads a bundle and tells what it holds and everything that Check finds wrong with it. It opens no store.
 func (a *App) Show(ctx context.Context, text string) (Shown, error) {
-	src, err := a.Bundle(text)
+	src, err := a.Bundle(ctx, text)
 	if err != nil {
 		return Shown{}, err
 	}
@@ -47,7 +47,7 @@ func (a *App) Show(ctx context.Context, text string) (Shown, error) {
 	if out.Problems, err = reader.Check(ctx, src, false); err != nil {
 		return out, err
 	}
-	installed, err := a.Installed()
+	installed, err := a.Installed(ctx)
 	if err != nil {
 		return out, err
 	}

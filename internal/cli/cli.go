@@ -56,6 +56,9 @@ func execute(ctx context.Context, p *verb.Program, args []string) (err error) {
 			p.Streams.Detail("%s", debug.Stack())
 		}
 	}()
+	if done, err := pluginCommand(ctx, p, root, args); done {
+		return err
+	}
 	if err := root.ExecuteContext(ctx); err != nil {
 		return err
 	}

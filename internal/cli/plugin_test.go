@@ -167,6 +167,11 @@ func pluginWheel(name string) (wheeltest.Wheel, error) {
 		w.Name, w.Files["@/"+plugin.ManifestName] = "agentenv-manifest", "{"
 	case "old":
 		w.Requires = []string{"agentenv-framework>=99"}
+	case "bundled":
+		w = wheeltest.Wheel{
+			Name: "agentenv-bundled", Version: "1.0.0", Entries: map[string]map[string]string{plugin.GroupBundles: {"from-acme": "acme_bundles"}},
+			Files: map[string]string{"acme_bundles/__init__.py": "", "acme_bundles/from-acme/tasks/bundle.json": `[{"id": "check", "type": "acme_check", "expected": "x"}]`},
+		}
 	case "gone":
 		w.Scripts = nil
 	default:

@@ -93,7 +93,7 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 	if err != nil {
 		return err
 	}
-	src, err := a.Bundle(text)
+	src, err := a.Bundle(ctx, text)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ func New(p *verb.Program) *cobra.Command {
 
 // CompleteNames offers the installed bundles beside the folders that the shell finds.
 func CompleteNames(p *verb.Program) cobra.CompletionFunc {
-	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
@@ -22,7 +22,7 @@ func CompleteNames(p *verb.Program) cobra.CompletionFunc {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		installed, err := a.Installed()
+		installed, err := a.Installed(cmd.Context())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

@@ -53,7 +53,7 @@ func register(ctx context.Context, p *verb.Program, text string, o registerOptio
 	if err != nil {
 		return err
 	}
-	src, err := a.Bundle(text)
+	src, err := a.Bundle(ctx, text)
 	if err != nil {
 		return err
 	}

@@ -187,8 +187,10 @@ func (p *process) handshake(ctx context.Context, o Options) error {
 		Versions: []int{plugin.Version}, Host: o.Host, Distribution: p.prog.Distribution, TempDir: p.temp,
 	}, &got, nil)
 	switch {
-	case errors.Is(err, rpc.ErrClosed):
+	case errors.Is(err, rpc.ErrClosed) && p.stdin != nil:
 		return p.died()
+	case errors.Is(err, rpc.ErrClosed):
+		return err
 	case errors.Is(err, context.DeadlineExceeded):
 		return &Died{p.prog.Name, fmt.Sprintf("didn't answer initialize in %s", handshakeTime), p.tail.String()}
 	case rpc.CodeOf(err) == plugin.CodeVersion:
