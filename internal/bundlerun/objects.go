@@ -73,6 +73,11 @@ func (r Records) Folder(run string) string {
 	return filepath.Join(r.Dir, ref.DigestOf([]byte(run)).Hex()[:20])
 }
 
+// Open reads a piece.
+func (r Records) Open(ctx context.Context, d ref.Digest) (io.ReadSeekCloser, int64, error) {
+	return r.Store.Open(ctx, d)
+}
+
 // Keep stores a piece of a run, named by a document of the run as other long pieces are.
 func (r Records) Keep(ctx context.Context, run string, in io.Reader) (deploy.Piece, error) {
 	kept, err := objects{r.Store}.keep(ctx, run, in)

@@ -21,6 +21,8 @@ type Records interface {
 	Folder(run string) string
 	// Keep stores a piece of a run for as long as the run is on record.
 	Keep(ctx context.Context, run string, r io.Reader) (Piece, error)
+	// Open reads a piece that was kept, and tells its size.
+	Open(ctx context.Context, d ref.Digest) (io.ReadSeekCloser, int64, error)
 }
 
 // Piece is something that Records has kept. Its handle is Digest.
@@ -59,6 +61,9 @@ func (e *Envs) record(r EnvRequest, v *Env, o *front.Options) {
 	o.Spill = func(ctx context.Context, in io.Reader, _ string) (string, error) {
 		p, err := e.keep(ctx, v, PieceResult, e.maker.options.Redact.Reader(in))
 		return string(p.Digest), err
+	}
+	o.Kept = func(ctx context.Context, handle string) (io.ReadSeekCloser, int64, error) {
+		return e.maker.options.Records.Open(ctx, ref.Digest(handle))
 	}
 }
 

@@ -45,6 +45,15 @@ func (r *records) Keep(_ context.Context, _ string, in io.Reader) (deploy.Piece,
 	return deploy.Piece{Digest: d, Size: int64(len(b))}, err
 }
 
+func (r *records) Open(_ context.Context, d ref.Digest) (io.ReadSeekCloser, int64, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return struct {
+		io.ReadSeeker
+		io.Closer
+	}{bytes.NewReader(r.kept[d]), io.NopCloser(nil)}, int64(len(r.kept[d])), nil
+}
+
 func (r *records) BoxCreated(string, string, sandbox.Info)        {}
 func (r *records) BoxRemoved(string, string, sandbox.Info, error) {}
 func (r *records) EnvKept(_ string, p deploy.Piece) {
@@ -74,6 +83,14 @@ func TestRecordsOfARun(t *testing.T) {
 	}
 	if len(rec.told) != 1 || rec.told[0].What != deploy.PieceResult || !strings.Contains(got, string(rec.told[0].Digest)) || !bytes.Contains(rec.kept[rec.told[0].Digest], []byte(strings.Repeat("x", 1000000))) {
 		t.Errorf("%+v", rec.told)
+	}
+	// Who was answered it reads the rest, and nobody else does.
+	ask := fmt.Sprintf(`{"handle": %q, "offset": 500000, "length": 10}`, rec.told[0].Digest)
+	if got := tool(t, v, agent, "read_result", ask); !strings.HasPrefix(got, "Bytes 500000 to 500010 of ") || !strings.HasSuffix(got, "\nxxxxxxxxxx") {
+		t.Errorf("%.200s", got)
+	}
+	if got, err := v.Gateway.CallTool(t.Context(), access.Principal{Role: "other"}, "read_result", json.RawMessage(ask)); err != nil || !strings.Contains(string(got), "there is no result ") {
+		t.Errorf("another role reads %.200s, %v", got, err)
 	}
 	_, _ = v.Gateway.CallTool(t.Context(), agent, "mail_fetch", json.RawMessage(`{"url": "http://127.0.0.1:1/`+secret+`", "role": "", "body": ""}`))
 

@@ -42,6 +42,7 @@ type outcome struct {
 	rpcErr  child.Value
 	changes string // the id of the last change, as JSON
 	answer  *child.Answer
+	own     bool // of a tool of the gateway's
 }
 
 func (o *outcome) Close() {
@@ -66,7 +67,7 @@ func (g *Gateway) call(ctx context.Context, c caller, name string, args, meta []
 	}
 	out, before, err := g.exclusive(ctx, func() (*outcome, error) {
 		if own != nil {
-			return &outcome{result: child.Bytes(own.call(args))}, nil
+			return &outcome{result: child.Bytes(own.call(ctx, c.role, args)), own: true}, nil
 		}
 		return g.callChild(ctx, c, t, args, meta)
 	})
@@ -160,7 +161,7 @@ func (g *Gateway) record(ctx context.Context, c caller, id, tool, before string,
 		_, err := g.calls.Append(calllog.Event{Type: "tool_call_failed", Members: append(append(m, ','), after...)})
 		return err
 	}
-	if err := g.spill(ctx, out); err != nil {
+	if err := g.spill(ctx, c.role, out); err != nil {
 		return err
 	}
 	_, err := g.calls.Append(calllog.Event{

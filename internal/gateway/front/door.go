@@ -74,6 +74,10 @@ func (g *Gateway) serve(w http.ResponseWriter, r *http.Request, p access.Princip
 		g.serveService(w, r, rest, p)
 		return
 	}
+	if handle, ok := strings.CutPrefix(raw, resultsPath); ok {
+		g.serveResult(w, r, handle, p)
+		return
+	}
 	if rest, ok := strings.CutPrefix(raw, "/website/"); ok {
 		g.serveWebsite(w, r, rest, p)
 		return

@@ -67,7 +67,9 @@ type Options struct {
 	Redact     *redact.Redactor
 	Changes    Changes // nil: no changes are kept
 	// Spill takes what is too large for an agent to read, and gives a handle; nil: never spilled.
-	Spill       func(ctx context.Context, r io.Reader, media string) (handle string, err error)
+	Spill func(ctx context.Context, r io.Reader, media string) (handle string, err error)
+	// Kept opens what Spill has taken, by its handle, and tells its size; nil: nobody can read it here.
+	Kept        func(ctx context.Context, handle string) (io.ReadSeekCloser, int64, error)
 	SpillAbove  int64            // bytes of a result; 0: DefaultSpill
 	Executor    trigger.Executor // carries out what triggers ask of agents; nil: trigger.A2A over the host's network
 	GetTimeURL  string           // where children are told to read the clock
@@ -108,6 +110,7 @@ type Gateway struct {
 	names   *tools.Names
 	setGen  atomic.Uint64
 	own     atomic.Pointer[ownTools]
+	kept    kept
 }
 
 // backing is a child and the connection to it.

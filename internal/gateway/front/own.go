@@ -1,6 +1,7 @@
 package front
 
 import (
+	"context"
 	"slices"
 	"time"
 	_ "time/tzdata" // get_time knows the world's zones on every machine
@@ -25,7 +26,8 @@ type ownTools struct {
 type ownTool struct {
 	name        string
 	entry, step []byte
-	call        func(args []byte) []byte // gives a CallToolResult
+	// call gives a CallToolResult to a role.
+	call func(ctx context.Context, role string, args []byte) []byte
 }
 
 func (o *ownTools) get(name string) *ownTool {
@@ -47,10 +49,13 @@ func (g *Gateway) makeOwn() *ownTools {
 	if g.websites() != nil {
 		o.reserved = append(o.reserved, listWebsites)
 		o.tools = append(o.tools, own(listWebsites, "Lists the URLs of the websites of this environment, to be opened in a browser.",
-			`{"type":"object","properties":{},"additionalProperties":false}`, func([]byte) []byte { return g.websiteList() }))
+			`{"type":"object","properties":{},"additionalProperties":false}`, func(context.Context, string, []byte) []byte { return g.websiteList() }))
 	}
 	if _, armed := g.clock.Now(); armed {
 		o.tools = append(o.tools, own(getTime, getTimeText, getTimeSchema, g.tellTime))
+	}
+	if g.o.Kept != nil && g.kept.any() {
+		o.tools = append(o.tools, own(readResult, readResultText, readResultSchema, g.page))
 	}
 	return o
 }
@@ -62,7 +67,7 @@ const (
 	getTimeSchema = `{"type":"object","properties":{"time_zone":{"type":"string","description":"An IANA time zone, such as Europe/Paris."}},"additionalProperties":false}`
 )
 
-func own(name, description, schema string, call func([]byte) []byte) *ownTool {
+func own(name, description, schema string, call func(context.Context, string, []byte) []byte) *ownTool {
 	t := &ownTool{name: name, call: call}
 	head := rawjson.AppendString(append(rawjson.AppendString([]byte(`{"name":`), name), `,"description":`...), description)
 	t.step = append(append(append(slices.Clone(head), `,"parameters":`...), schema...), '}')
@@ -81,7 +86,7 @@ func refused(text string) []byte {
 }
 
 // tellTime answers get_time.
-func (g *Gateway) tellTime(args []byte) []byte {
+func (g *Gateway) tellTime(_ context.Context, _ string, args []byte) []byte {
 	now, armed := g.clock.Now()
 	if !armed {
 		return refused("the time is not available")

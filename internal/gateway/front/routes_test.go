@@ -1,6 +1,7 @@
 package front_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,12 +13,15 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"agentenv.internal/agentenv/internal/access"
 	"agentenv.internal/agentenv/internal/gateway/front"
@@ -571,6 +575,111 @@ func TestSpill(t *testing.T) {
 	_, srv = newGateway(t, o, two(t))
 	if r := begin(t, srv.URL).call("tools/call", `{"name":"cal_ping","arguments":{"text":"`+strings.Repeat("x", 200_000)+`"}}`); !strings.Contains(r, "disk full") || !strings.Contains(r, `"isError":true`) {
 		t.Errorf("a result that can't be kept: %.300s", r)
+	}
+}
+
+// TestReadSpilled: who was answered a result that is too large to show reads it in pages and whole, and nobody else does.
+func TestReadSpilled(t *testing.T) {
+	var mu sync.Mutex
+	held := map[string][]byte{}
+	o := front.Options{
+		SpillAbove: 100_000, Spill: func(_ context.Context, r io.Reader, _ string) (string, error) {
+			b, err := io.ReadAll(r)
+			mu.Lock()
+			defer mu.Unlock()
+			handle := fmt.Sprintf("sha256:%d", len(b))
+			held[handle] = b
+			return handle, err
+		},
+		Kept: func(_ context.Context, handle string) (io.ReadSeekCloser, int64, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			b, ok := held[handle]
+			if !ok {
+				return nil, 0, errors.New("gone")
+			}
+			return struct {
+				io.ReadSeeker
+				io.Closer
+			}{bytes.NewReader(b), io.NopCloser(nil)}, int64(len(b)), nil
+		},
+	}
+	servers := two(t)
+	servers["cal"].addBig("cal_big")
+	g, _ := newGateway(t, o, servers)
+	mine, other := door(t, g, access.Principal{Role: "solver"}), door(t, g, access.Principal{Role: "checker"})
+	c := begin(t, mine.URL)
+	if got := strings.Join(names(t, c.call("tools/list", "{}")), " "); strings.Contains(got, "read_result") {
+		t.Errorf("listed before there is a result: %s", got)
+	}
+	r := c.call("tools/call", `{"name":"cal_big","arguments":{"bytes":200000}}`)
+	handle := regexp.MustCompile(`sha256:\d+`).FindString(r)
+	if !strings.Contains(r, "the tool read_result reads parts of it") || handle == "" {
+		t.Fatalf("%.400s", r)
+	}
+	if got := strings.Join(names(t, c.call("tools/list", "{}")), " "); !strings.Contains(got, "read_result") {
+		t.Errorf("not listed: %s", got)
+	}
+	var text strings.Builder
+	for offset := 0; ; {
+		var got struct {
+			Content []struct{ Text string }
+			IsError bool
+		}
+		raw, err := g.CallTool(t.Context(), access.Principal{Role: "solver"}, "read_result", json.RawMessage(fmt.Sprintf(`{"handle":%q,"offset":%d,"length":20001}`, handle, offset)))
+		if err != nil || json.Unmarshal(raw, &got) != nil || got.IsError {
+			t.Fatalf("%v %.300s", err, raw)
+		}
+		head, page, _ := strings.Cut(got.Content[0].Text, "\n")
+		text.WriteString(page)
+		var from, to, size, next int
+		if _, err := fmt.Sscanf(head, "Bytes %d to %d of %d; go on with offset %d.", &from, &to, &size, &next); err != nil {
+			if !strings.HasSuffix(head, "; that is the end.") {
+				t.Errorf("%s: %v", head, err)
+			}
+			break
+		}
+		if from != offset || next != to || size != len(held[handle]) || !utf8.ValidString(page) {
+			t.Fatalf("%s", head)
+		}
+		offset = next
+	}
+	if text.String() != string(held[handle]) {
+		t.Errorf("the pages make %d bytes of %d", text.Len(), len(held[handle]))
+	}
+	if got := do(t, "GET", mine.URL+"/results/"+handle, ""); got.status != 200 || got.body != string(held[handle]) {
+		t.Errorf("whole: %d, %d bytes", got.status, len(got.body))
+	}
+	if got := do(t, "POST", mine.URL+"/results/"+handle, ""); got.status != 405 {
+		t.Errorf("POST: %d", got.status)
+	}
+	for _, url := range []string{other.URL + "/results/" + handle, mine.URL + "/results/sha256:1", mine.URL + "/results/"} {
+		if got := do(t, "GET", url, ""); got.status != 404 {
+			t.Errorf("%s: %d %.100s", url, got.status, got.body)
+		}
+	}
+	d := begin(t, other.URL)
+	for args, want := range map[string]string{
+		fmt.Sprintf(`{"handle":%q}`, handle): "there is no result",
+		`{}`:                                 "there is no result",
+	} {
+		if got := d.call("tools/call", `{"name":"read_result","arguments":`+args+`}`); !strings.Contains(got, want) || !strings.Contains(got, `"isError":true`) {
+			t.Errorf("%s: %.300s", args, got)
+		}
+	}
+	for args, want := range map[string]string{
+		`"offset":-1`: "offset is a whole number", `"offset":1.5`: "offset is a whole number", `"length":0`: "offset is a whole number", `"length":65537`: "offset is a whole number",
+		`"offset":99999999`: "there is nothing at offset",
+	} {
+		if got := c.call("tools/call", fmt.Sprintf(`{"name":"read_result","arguments":{"handle":%q,%s}}`, handle, args)); !strings.Contains(got, want) {
+			t.Errorf("%s: %.300s", args, got)
+		}
+	}
+	mu.Lock()
+	delete(held, handle)
+	mu.Unlock()
+	if got := c.call("tools/call", fmt.Sprintf(`{"name":"read_result","arguments":{"handle":%q}}`, handle)); !strings.Contains(got, "can't be read now") {
+		t.Errorf("gone: %.300s", got)
 	}
 }
 

@@ -16,9 +16,9 @@ const shown = 4 << 10
 
 // spill hands a result that is too large for an agent to whoever keeps such things, and leaves its head, tail, size and handle. Pictures and sounds that
 // were held in memory stay: agents look at them.
-func (g *Gateway) spill(ctx context.Context, out *outcome) error {
+func (g *Gateway) spill(ctx context.Context, role string, out *outcome) error {
 	size := out.result.Len()
-	if g.o.Spill == nil || size <= g.o.SpillAbove || media(out.result.Memory()) {
+	if g.o.Spill == nil || out.own || size <= g.o.SpillAbove || media(out.result.Memory()) {
 		return nil
 	}
 	r := io.NewSectionReader(out.result, 0, size)
@@ -26,8 +26,16 @@ func (g *Gateway) spill(ctx context.Context, out *outcome) error {
 	if err != nil {
 		return fmt.Errorf("keep a large result: %w", err)
 	}
-	text := fmt.Sprintf("The result has %d bytes, which is too much to show; all of it is kept as %s. It begins:\n%s\n\n[…]\n\nIt ends:\n%s",
-		size, handle, part(out.result, 0), part(out.result, size-shown))
+	how := ""
+	if g.o.Kept != nil {
+		how = "; the tool " + readResult + " reads parts of it, and " + resultsPath + handle + " at the environment's address is all of it"
+		if g.kept.add(role, handle) {
+			g.rebuild()
+			g.sessions.listChanged()
+		}
+	}
+	text := fmt.Sprintf("The result has %d bytes, which is too much to show; all of it is kept as %s%s. It begins:\n%s\n\n[…]\n\nIt ends:\n%s",
+		size, handle, how, part(out.result, 0), part(out.result, size-shown))
 	isError := flag(out.result)
 	b := rawjson.AppendString([]byte(`{"content":[{"type":"text","text":`), text)
 	b = rawjson.AppendString(append(b, `}],"_meta":{"agentenv.io/spilled":{"handle":`...), handle)

@@ -27,7 +27,7 @@ type triggerHost struct{ g *Gateway }
 func (h triggerHost) Call(ctx context.Context, tool string, args json.RawMessage, role string) (json.RawMessage, error) {
 	g := h.g
 	if own := g.own.Load().get(tool); own != nil {
-		return own.call(args), nil
+		return own.call(ctx, access.RoleName(role), args), nil
 	}
 	t := g.set.Load().Get(tool)
 	if t == nil {
