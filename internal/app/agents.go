@@ -50,6 +50,7 @@ func agentExecutors(s store.Store, e *deploy.Envs, a *deploy.Agents, human func(
 		"add_skills":              data.NewAddSkills(s, a),
 		"deploy_agent":            world.NewDeployAgent(a, s),
 		"deploy_human_agent":      world.NewDeployHumanAgent(a, human),
+		"install_agent":           world.NewInstallAgent(a),
 		"peer_agents":             control.NewPeerAgents(a),
 		"prompt_agent":            act.NewPromptAgent(a, e, bundlerun.NewObjects(s)),
 		"register_agent_triggers": control.NewRegisterAgentTriggers(a),

@@ -67,6 +67,9 @@ func (g *Agents) storedMaker(ctx context.Context, r AgentRequest) (Maker, error)
 	if err != nil {
 		return nil, err
 	}
+	if r.Install != nil {
+		return installMaker{serverMaker{g.envs.maker, stored}}, nil
+	}
 	return serverMaker{g.envs.maker, stored}, nil
 }
 

@@ -116,6 +116,7 @@ type AgentRequest struct {
 	Sandbox string
 	Type    string // providers for its own, comma-separated; "" is the default chain
 	Spec    sandbox.Spec
+	Install *Install // into Sandbox; nil starts it as every other
 }
 
 // Agent is a deployed agent.
@@ -173,6 +174,9 @@ func (g *Agents) maker(ctx context.Context, r AgentRequest) (Maker, error) {
 	}
 	if r.URL != "" {
 		return remoteMaker{}, nil
+	}
+	if _, builtin := agent.BuiltinID(r.ID); builtin && r.Install != nil {
+		return nil, unsupported("the agent %s has no server to install; deploy_agent with sandbox_name has it work in a sandbox of the task", diag.Repr(r.ID))
 	}
 	if r.ID == agent.Loop {
 		return loopMaker{}, nil

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/act"
 	"agentenv.internal/agentenv/internal/step/control"
@@ -17,7 +19,7 @@ import (
 // agentBench is a bench with real sandboxes and a stored agent, @local/talker, written with sdk/agent.
 type agentBench struct {
 	*steptest.Rig
-	deploy *world.DeployAgent
+	start  *world.DeployAgent
 	prompt *act.PromptAgent
 	n      int
 }
@@ -26,12 +28,12 @@ func agents(t *testing.T) *agentBench {
 	t.Helper()
 	r := steptest.With(t, localProvider(t, nil))
 	r.PutAgent("@local/talker", `command = ["agent-env", "serve", "talker"]`)
-	return &agentBench{Rig: r, deploy: world.NewDeployAgent(r.Agents, r.Store), prompt: act.NewPromptAgent(r.Agents, r.Envs, r.Objects())}
+	return &agentBench{Rig: r, start: world.NewDeployAgent(r.Agents, r.Store), prompt: act.NewPromptAgent(r.Agents, r.Envs, r.Objects())}
 }
 
 func (b *agentBench) up(name, fields string) {
 	b.T.Helper()
-	b.Must(b.deploy, fmt.Sprintf(`{"id": "deploy-%s", "type": "deploy_agent", "agent_name": %q, "a2a_agent_id": "@local/talker"%s}`, name, name, fields))
+	b.Must(b.start, fmt.Sprintf(`{"id": "deploy-%s", "type": "deploy_agent", "agent_name": %q, "a2a_agent_id": "@local/talker"%s}`, name, name, fields))
 }
 
 // ask prompts an agent and answers what is on record of it.
@@ -79,7 +81,7 @@ func TestPeers(t *testing.T) {
 	b.up("two", "")
 	b.PutFile("@local/talk", steptest.File{Path: "t.json", Text: `{"variants":[{"turns":[
 		{"calls":[{"tool":"peer_list","args":{}}]},{"calls":[{"tool":"peer_send_message","args":{"name":"one","prompt":"say from the loop"}}]},{"say":"heard: ${last}"}]}]}`})
-	b.Must(b.deploy, `{"id": "loop", "type": "deploy_agent", "agent_name": "loop", "a2a_agent_id": "loop"}`)
+	b.Must(b.start, `{"id": "loop", "type": "deploy_agent", "agent_name": "loop", "a2a_agent_id": "loop"}`)
 	peer := control.NewPeerAgents(b.Agents)
 	for text, want := range map[string]string{
 		`[{"source_agent_name": "none", "peer_agent_names": ["one"]}]`:                                                            "NotFoundError",
@@ -138,7 +140,7 @@ func TestAgentSnapshots(t *testing.T) {
 	}
 	// What is no snapshot is refused, and the agent is gone again.
 	b.PutUniverse("@local/other", steptest.File{Path: "a", Text: "x"})
-	err := b.Do(b.deploy, `{"id": "three", "type": "deploy_agent", "agent_name": "three", "a2a_agent_id": "@local/talker", "agent_snapshot_files_artifact_id": "@local/other"}`)
+	err := b.Do(b.start, `{"id": "three", "type": "deploy_agent", "agent_name": "three", "a2a_agent_id": "@local/talker", "agent_snapshot_files_artifact_id": "@local/other"}`)
 	if steptest.ErrorType(err) != "SnapshotError" || !strings.Contains(err.Error(), "no file trajectory") {
 		t.Error(err)
 	}
@@ -159,7 +161,7 @@ func TestLoopSnapshot(t *testing.T) {
 			b.Must(data.NewSnapshotAgentState(b.Store, b.Agents, b.Envs), `{"id": "save", "type": "snapshot_agent_state", "prompt_id": "q", "agent_name": "one", "artifact_id": "@local/saved"}`)
 			fields = `, "agent_snapshot_files_artifact_id": "@local/saved", "agent_snapshot_target_context_id": "c"`
 		}
-		b.Must(b.deploy, fmt.Sprintf(`{"id": %q, "type": "deploy_agent", "agent_name": %q, "a2a_agent_id": "loop"%s}`, name, name, fields))
+		b.Must(b.start, fmt.Sprintf(`{"id": %q, "type": "deploy_agent", "agent_name": %q, "a2a_agent_id": "loop"%s}`, name, name, fields))
 		want := map[string]string{"one": "written", "two": "it says kept"}[name]
 		b.says(name, "go", want, `, "context_id": "c", "prompt_id": "q", "model": "scripted:@local/talk"`)
 	}
@@ -176,7 +178,7 @@ func TestAgentTriggers(t *testing.T) {
 		{"id": "end", "when": {"type": "conversational", "where": {"message": {"equals": "two"}}}, "actions": [{"type": "end"}]}]`
 	for _, user := range []string{"user", "loop"} {
 		if user == "loop" {
-			b.Must(b.deploy, `{"id": "loop", "type": "deploy_agent", "agent_name": "loop", "a2a_agent_id": "loop"}`)
+			b.Must(b.start, `{"id": "loop", "type": "deploy_agent", "agent_name": "loop", "a2a_agent_id": "loop"}`)
 		}
 		b.Must(register, `{"id": "rules", "type": "register_agent_triggers", "agent_name": "`+user+`", "triggers": `+rules+`}`)
 		p := b.says("solver", "say one", "two", `, "max_conversation_turns": 5, "user_agent_name": "`+user+`"`)
@@ -203,6 +205,42 @@ func TestAgentTriggers(t *testing.T) {
 		if err := b.Do(register, `{"id": "rules", "type": "register_agent_triggers", `+text+`}`); steptest.ErrorType(err) != want {
 			t.Errorf("%s: %v", text, err)
 		}
+	}
+	gone(t, b.Rig)
+}
+
+// An agent is installed into a sandbox of the task by the commands of its card, and works there.
+func TestInstallAgent(t *testing.T) {
+	b := agents(t)
+	info, err := b.Deploy.Create(t.Context(), deploy.Request{Run: steptest.Run, Step: "box", Attempt: 1, Name: "box", Spec: sandbox.Spec{Self: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	install := world.NewInstallAgent(b.Agents)
+	for text, want := range map[string]string{
+		`"sandbox_name": "none", "a2a_agent_id": "@local/talker"`:                       "NotFoundError",
+		`"sandbox_name": "box", "container_name": "c", "a2a_agent_id": "@local/talker"`: "NotFoundError",
+		`"sandbox_name": "box", "a2a_agent_id": "loop"`:                                 "DeploymentError",
+	} {
+		if err := b.Do(install, `{"id": "in", "type": "install_agent", "agent_name": "in", `+text+`}`); steptest.ErrorType(err) != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	b.Must(install, `{"id": "in", "type": "install_agent", "agent_name": "in it", "sandbox_name": "box", "a2a_agent_id": "@local/talker"}`)
+	b.says("in it", "note x", "noted", "")
+	box, err := b.Deploy.Box(t.Context(), steptest.Run, "box")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text, err := box.ReadFile(t.Context(), "/root/notes", 100); err != nil || string(text) != "x" {
+		t.Errorf("%q %v: it works elsewhere", text, err)
+	}
+	live := b.Deploy.Live(steptest.Run)
+	if len(live) != 1 || live[0].Box.ID != info.ID {
+		t.Errorf("the sandbox of the card stands: %+v", live)
+	}
+	if l := list[step.Agent](b, step.AgentsPath); len(l) != 1 || l[0].Name != "in it" || !strings.Contains(string(l[0].Card), "talker") {
+		t.Errorf("%+v", l)
 	}
 	gone(t, b.Rig)
 }

@@ -34,7 +34,7 @@ func newTalker() *agent.Agent {
 			"a2a_port": 8021, "required_params_host": []string{"agent_ctx_tar", "work_dir", "a2a_port", "agent_name"},
 			"install_commands_host": []string{
 				"mkdir -p {work_dir}/src && tar -xzf {agent_ctx_tar} -C {work_dir}/src",
-				"cd {work_dir}/src && A2A_HOST=127.0.0.1 A2A_PORT={a2a_port} setsid ./agent-env serve talker >/tmp/{agent_name}.log 2>&1 </dev/null &",
+				"test -f {work_dir}/src/process.toml && A2A_HOST=127.0.0.1 A2A_PORT={a2a_port} setsid agent-env serve talker >/tmp/{agent_name}.log 2>&1 </dev/null &",
 			},
 		}))
 }
