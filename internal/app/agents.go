@@ -52,7 +52,7 @@ func agentExecutors(s store.Store, e *deploy.Envs, a *deploy.Agents, human func(
 		"deploy_human_agent":      world.NewDeployHumanAgent(a, human),
 		"install_agent":           world.NewInstallAgent(a),
 		"peer_agents":             control.NewPeerAgents(a),
-		"prompt_agent":            act.NewPromptAgent(a, e, bundlerun.NewObjects(s)),
+		"prompt_agent":            act.NewPromptAgent(a, e, bundlerun.NewObjects(s), s),
 		"register_agent_triggers": control.NewRegisterAgentTriggers(a),
 		"snapshot_agent_state":    data.NewSnapshotAgentState(s, a, e),
 	}

@@ -79,7 +79,7 @@ func (a *App) ValidateAgent(ctx context.Context, t AgentTrial) (id string, out [
 	}
 	steps = append(steps,
 		trialStep{world.NewDeployAgent(agents, s), deployed},
-		trialStep{act.NewPromptAgent(agents, envs, bundlerun.NewObjects(s)), map[string]any{
+		trialStep{act.NewPromptAgent(agents, envs, bundlerun.NewObjects(s), s), map[string]any{
 			"id": "ask", "type": "prompt_agent", "prompt_id": "ask", "prompt": "Reply with one short sentence that says who you are.", "timeout_seconds": seconds,
 		}})
 	checks := validate.NewAgentValidators(agents)

@@ -28,7 +28,7 @@ func agents(t *testing.T) *agentBench {
 	t.Helper()
 	r := steptest.With(t, localProvider(t, nil))
 	r.PutAgent("@local/talker", `command = ["agent-env", "serve", "talker"]`)
-	return &agentBench{Rig: r, start: world.NewDeployAgent(r.Agents, r.Store), prompt: act.NewPromptAgent(r.Agents, r.Envs, r.Objects())}
+	return &agentBench{Rig: r, start: world.NewDeployAgent(r.Agents, r.Store), prompt: act.NewPromptAgent(r.Agents, r.Envs, r.Objects(), r.Store)}
 }
 
 func (b *agentBench) up(name, fields string) {
@@ -241,6 +241,37 @@ func TestInstallAgent(t *testing.T) {
 	}
 	if l := list[step.Agent](b, step.AgentsPath); len(l) != 1 || l[0].Name != "in it" || !strings.Contains(string(l[0].Card), "talker") {
 		t.Errorf("%+v", l)
+	}
+	gone(t, b.Rig)
+}
+
+// A prompt keeps what the agent had done: between turns, every so often, and at its end.
+func TestPromptSnapshots(t *testing.T) {
+	b := agents(t)
+	b.up("solver", "")
+	b.up("user", "")
+	b.Must(control.NewRegisterAgentTriggers(b.Agents), `{"id": "rules", "type": "register_agent_triggers", "agent_name": "user", "triggers": [
+		{"id": "a", "when": {"type": "step", "turn": 1, "cmp": "eq"}, "actions": [{"type": "say", "text": "note two"}]},
+		{"id": "b", "when": {"type": "step", "turn": 2, "cmp": "eq"}, "actions": [{"type": "say", "text": "note three"}]},
+		{"id": "c", "when": {"type": "step", "turn": 3, "cmp": "eq"}, "actions": [{"type": "end"}]}]}`)
+	p := b.says("solver", "note one", "noted", `, "max_conversation_turns": 5, "user_agent_name": "user", "snapshot_config": {"per_turn": true, "max_snapshots": 2}`)
+	rows := list[step.AgentSnapshot](b, step.AgentSnapshotsPath)
+	if len(rows) != 4 || rows[0].Turn != 1 || rows[1].Turn != 2 || rows[2].Reason != "limit_reached" || !rows[3].Final || rows[3].Version != 3 || rows[3].Status != step.SnapshotOK || rows[3].Context != p.Context {
+		t.Fatalf("%+v", rows)
+	}
+	for version, want := range map[int]string{1: "one one", 3: "one,two,three three"} {
+		name := fmt.Sprintf("v%d", version)
+		b.up(name, fmt.Sprintf(`, "agent_snapshot_files_artifact_id": %q, "agent_snapshot_files_artifact_version": %d, "agent_snapshot_target_context_id": "d"`, rows[0].ID, version))
+		b.says(name, "notes", want, `, "context_id": "d"`)
+	}
+	// While it works; a prompt that runs out of time is saved too.
+	before := len(list[step.AgentSnapshot](b, step.AgentSnapshotsPath))
+	if _, err := b.ask("solver", "wait", `, "timeout_seconds": 0.5, "snapshot_config": {"interval_seconds": 0.1, "max_snapshots": 2}`); steptest.ErrorType(err) != "agent_error" {
+		t.Error(err)
+	}
+	rows = list[step.AgentSnapshot](b, step.AgentSnapshotsPath)[before:]
+	if len(rows) != 4 || rows[0].Turn != 0 || rows[0].Version != 1 || rows[2].Reason != "limit_reached" || !rows[3].Final || rows[3].Version != 3 {
+		t.Errorf("%+v", rows)
 	}
 	gone(t, b.Rig)
 }

@@ -80,6 +80,7 @@ const (
 // States of an AgentSnapshot.
 const (
 	SnapshotOK      = "ok"
+	SnapshotPartial = "partial" // the agent's is stored, the environment's isn't
 	SnapshotFailed  = "failed"
 	SnapshotSkipped = "skipped"
 )

@@ -97,7 +97,7 @@ func answering(t *testing.T, s *server) (*steptest.Rig, *act.PromptAgent, error)
 	}})
 	r.PutAgent("@local/a", `command = ["agent"]`)
 	_, err := r.Agents.Deploy(t.Context(), deploy.AgentRequest{Run: steptest.Run, Step: "deploy", Attempt: 1, Trial: 1, Name: step.DefaultAgent, ID: "@local/a"})
-	return r, act.NewPromptAgent(r.Agents, r.Envs, r.Objects()), err
+	return r, act.NewPromptAgent(r.Agents, r.Envs, r.Objects(), r.Store), err
 }
 
 // respond answers methods by what answers say; others are an error.
@@ -247,7 +247,7 @@ func TestRemoteAgent(t *testing.T) {
 			if _, err := r.Agents.Deploy(t.Context(), deploy.AgentRequest{Run: steptest.Run, Step: "deploy", Attempt: 1, Trial: 1, Name: step.DefaultAgent, URL: web.URL}); err != nil {
 				t.Fatal(err)
 			}
-			err := r.Do(act.NewPromptAgent(r.Agents, r.Envs, r.Objects()), ask)
+			err := r.Do(act.NewPromptAgent(r.Agents, r.Envs, r.Objects(), r.Store), ask)
 			if got := steptest.ErrorType(err); got != tt.want {
 				t.Errorf("%s: %v", got, err)
 			}

@@ -20,6 +20,7 @@ import (
 	"agentenv.internal/agentenv/internal/redact"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/step"
+	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/internal/trajectory"
 	"agentenv.internal/agentenv/internal/trajectory/live"
 	"agentenv.internal/agentenv/sdk/wire"
@@ -45,6 +46,7 @@ type PromptAgent struct {
 	agents  Agents
 	envs    Environments
 	objects Objects
+	store   store.Store
 }
 
 // Environments is what prompting needs of deployed environments.
@@ -52,8 +54,10 @@ type Environments interface {
 	Env(run, id, step string) (*deploy.Env, error)
 }
 
-// NewPromptAgent makes the executor.
-func NewPromptAgent(a Agents, v Environments, o Objects) *PromptAgent { return &PromptAgent{a, v, o} }
+// NewPromptAgent makes the executor. s takes snapshots.
+func NewPromptAgent(a Agents, v Environments, o Objects, s store.Store) *PromptAgent {
+	return &PromptAgent{a, v, o, s}
+}
 
 var _ step.Preflighter = (*PromptAgent)(nil)
 
@@ -88,12 +92,6 @@ func (e *PromptAgent) unserved(d doc.Node) diag.List {
 		l.Add(diag.Problem{
 			Pos: d.Get("live_trajectory").Pos(), Where: "live_trajectory", Code: "act.prompt", Severity: diag.Hint,
 			Summary: "what an agent does is always recorded while it works", Fix: "leave it out",
-		})
-	}
-	if !d.Get("snapshot_config").IsNull() {
-		l.Add(diag.Problem{
-			Pos: d.Get("snapshot_config").Pos(), Where: "snapshot_config", Code: "act.prompt",
-			Summary: "environments can't be snapshotted while an agent works by this version of agent-env", Fix: "add a snapshot_env step",
 		})
 	}
 	return l
@@ -144,6 +142,10 @@ func (e *PromptAgent) Run(ctx context.Context, c *step.Call) (err error) {
 			err = errors.Join(err, lerr)
 		}
 	}()
+	shots, err := e.snapshots(ctx, c, a, rec.Context)
+	if err != nil {
+		return err
+	}
 	for err == nil {
 		var reply deploy.Reply
 		reply, err = t.do(ctx, parts)
@@ -154,6 +156,7 @@ func (e *PromptAgent) Run(ctx context.Context, c *step.Call) (err error) {
 		if err != nil || rec.ErrorType != "" || said == nil || t.number >= int(most) {
 			break
 		}
+		shots.turn(ctx, t.number)
 		var done bool
 		last := &rec.Turns[len(rec.Turns)-1]
 		text, done, err = said.answer(ctx, t.number, reply.Text)
@@ -163,7 +166,11 @@ func (e *PromptAgent) Run(ctx context.Context, c *step.Call) (err error) {
 		}
 		parts = []wire.Part{wire.TextPart(text)}
 	}
-	return e.end(c, &rec, err)
+	serr := shots.end(ctx)
+	if err = e.end(c, &rec, err); err == nil {
+		err = step.Keep(serr)
+	}
+	return err
 }
 
 // take puts a reply into the record.

@@ -34,7 +34,7 @@ func prompting(t *testing.T) (*steptest.Rig, *act.PromptAgent) {
 	if _, err := r.Agents.Deploy(t.Context(), deploy.AgentRequest{Run: steptest.Run, Step: "deploy", Attempt: 1, Trial: 1, Name: step.DefaultAgent}); err != nil {
 		t.Fatal(err)
 	}
-	return r, act.NewPromptAgent(r.Agents, r.Envs, r.Objects())
+	return r, act.NewPromptAgent(r.Agents, r.Envs, r.Objects(), r.Store)
 }
 
 // response is the last one.
@@ -117,7 +117,7 @@ func endpoint(t *testing.T, play func(modeltest.Asked) modeltest.Answer) (*stept
 	if _, err := r.Agents.Deploy(t.Context(), deploy.AgentRequest{Run: steptest.Run, Step: "deploy", Attempt: 1, Trial: 1, Name: step.DefaultAgent}); err != nil {
 		t.Fatal(err)
 	}
-	return r, act.NewPromptAgent(r.Agents, r.Envs, r.Objects())
+	return r, act.NewPromptAgent(r.Agents, r.Envs, r.Objects(), r.Store)
 }
 
 const (
