@@ -32,13 +32,15 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-// basePython is the interpreter of this machine, behind whatever shims, and the name of its library folder.
+// basePython is the interpreter of this machine, behind whatever shims, and the name of its library folder. Our own modules are compiled for
+// it, as they are in an environment of the program.
 var basePython = sync.OnceValues(func() (string, string) {
 	out, err := exec.Command("python3", "-c", "import sys; print(sys._base_executable); print('python%d.%d' % sys.version_info[:2])").Output()
 	path, lib, ok := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	if err != nil || !ok {
 		return "", ""
 	}
+	_ = exec.Command(path, "-m", "compileall", "-q", shared).Run()
 	return path, lib
 })
 

@@ -112,7 +112,7 @@ func game(t *testing.T) (url string, card any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	if err != nil || json.Unmarshal(b, &card) != nil {
 		t.Fatalf("card: %s, %v", b, err)

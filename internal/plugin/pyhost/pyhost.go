@@ -57,7 +57,9 @@ func (d distribution) files() (fs.FS, error) { return fs.Sub(sources, d.dir) }
 
 // Argv starts the Python host with an interpreter of a plugin environment. Where messages go is for AGENTENV_PLUGIN to say, as the plugin
 // protocol has it. Variables and user folders of Python that would change what is imported are ignored.
-func Argv(python string) []string { return []string{python, "-I", "-B", "-X", "utf8", "-m", "agentenv_host"} }
+func Argv(python string) []string {
+	return []string{python, "-I", "-B", "-X", "utf8", "-m", "agentenv_host"}
+}
 
 // Env are variables for the Python host, beyond those that every plugin gets: which program `python -m agent_env.cli` becomes.
 func Env() []string {
