@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -22,13 +23,12 @@ type answered struct {
 }
 
 // answer runs agent-env with a terminal for all its streams, and answers its first question: by a text and Enter, by Ctrl-C ("^C") or by SIGTERM ("TERM").
-func answer(t testing.TB, dir string, env []string, reply string, args ...string) answered {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "agent-env", args...)
+func answer(ctx context.Context, dir string, env []string, reply string, args ...string) (answered, error) {
+	cmd := exec.CommandContext(ctx, "agent-env", args...)
 	cmd.Dir, cmd.Env = dir, append(append(os.Environ(), "TERM=dumb", "NO_COLOR=1"), env...)
 	f, err := pty.Start(cmd)
 	if err != nil {
-		t.Fatal(err)
+		return answered{}, err
 	}
 	defer f.Close()
 	var out bytes.Buffer
@@ -52,20 +52,20 @@ func answer(t testing.TB, dir string, env []string, reply string, args ...string
 			_, err = f.WriteString(reply + "\n")
 		}
 		if err != nil {
-			t.Fatal(err)
+			return answered{}, err
 		}
 	}
 	got := answered{out: strings.ReplaceAll(out.String(), "\r\n", "\n")}
 	got.asked = strings.Count(got.out, "[y/N]: ")
 	var exit *exec.ExitError
 	if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
+		return answered{}, err
 	}
 	got.code = cmd.ProcessState.ExitCode()
 	if ws, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		got.signal = ws.Signal()
 	}
-	return got
+	return got, nil
 }
 
 // TestInstallQuestion: a bundle whose requirements alone are unmet is asked about, once, where somebody can answer; every answer but yes changes nothing.
@@ -122,7 +122,10 @@ func TestInstallQuestion(t *testing.T) {
 				}
 			}
 			state := filepath.Join(home, "state")
-			got := answer(t, home, append([]string{"HOME=" + home, "XDG_STATE_HOME=" + state}, c.env...), c.reply, c.args...)
+			got, err := answer(t.Context(), home, append([]string{"HOME=" + home, "XDG_STATE_HOME=" + state}, c.env...), c.reply, c.args...)
+			if err != nil {
+				t.Fatal(err)
+			}
 			if got.code != c.code || got.signal != c.signal || got.asked != c.asked || !strings.HasSuffix(got.out, c.ends) {
 				t.Errorf("ends with %d (%v), asks %d times, says\n%q", got.code, got.signal, got.asked, got.out)
 			}
