@@ -37,7 +37,7 @@ func TestRequires(t *testing.T) {
 				return err
 			}
 			dir := filepath.Join(e.WorkDir, "wheels")
-			for name, value := range map[string]string{"UV_FIND_LINKS": dir, "UV_NO_INDEX": "1", "UV_CACHE_DIR": filepath.Join(e.WorkDir, "cache"), "TERM": "dumb"} {
+			for name, value := range map[string]string{"UV_FIND_LINKS": dir, "UV_OFFLINE": "1", "UV_CACHE_DIR": filepath.Join(e.WorkDir, "cache"), "TERM": "dumb"} {
 				e.Setenv(name, value)
 			}
 			return writeWheels(dir)
@@ -75,7 +75,7 @@ func onPty(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
 	var env []string
-	for _, name := range []string{"PATH", "HOME", "XDG_STATE_HOME", "UV_FIND_LINKS", "UV_NO_INDEX", "UV_CACHE_DIR", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "AGENT_ENV_RERUN", "AGENT_ENV_CONFIG"} {
+	for _, name := range []string{"PATH", "HOME", "XDG_STATE_HOME", "UV_FIND_LINKS", "UV_OFFLINE", "UV_CACHE_DIR", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "AGENT_ENV_RERUN", "AGENT_ENV_CONFIG"} {
 		env = append(env, name+"="+ts.Getenv(name))
 	}
 	got, err := answer(context.Background(), ts.MkAbs("."), env, args[1], args[3:]...)
@@ -103,7 +103,7 @@ func racing(ts *testscript.TestScript, neg bool, args []string) {
 	var all []*exec.Cmd
 	var said []*strings.Builder
 	for range n {
-		cmd, out := command(ts, args[1:]...), &strings.Builder{}
+		cmd, out := processOf(ts, args[1:]...), &strings.Builder{}
 		cmd.Stderr = out
 		ts.Check(cmd.Start())
 		all, said = append(all, cmd), append(said, out)
@@ -115,11 +115,11 @@ func racing(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 }
 
-func command(ts *testscript.TestScript, args ...string) *exec.Cmd {
+func processOf(ts *testscript.TestScript, args ...string) *exec.Cmd {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = os.Environ()
-	for _, name := range []string{"HOME", "XDG_STATE_HOME", "UV_FIND_LINKS", "UV_NO_INDEX", "UV_CACHE_DIR"} {
+	for _, name := range []string{"HOME", "XDG_STATE_HOME", "UV_FIND_LINKS", "UV_OFFLINE", "UV_CACHE_DIR"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	return cmd
@@ -136,7 +136,7 @@ func killed(ts *testscript.TestScript, neg bool, args []string) {
 	manifest := filepath.Join(dir, "bundle.toml")
 	const whole = "requires = [\"agentenv-e2e-acme>=1.2.0\"]\n"
 	ts.Check(os.Remove(manifest))
-	cmd, began := command(ts, args[2:]...), time.Now()
+	cmd, began := processOf(ts, args[2:]...), time.Now()
 	ts.Check(cmd.Run())
 	took := time.Since(began)
 	left := map[string]int{}
@@ -144,7 +144,7 @@ func killed(ts *testscript.TestScript, neg bool, args []string) {
 		if err := os.Remove(manifest); err != nil && !errors.Is(err, os.ErrNotExist) {
 			ts.Check(err)
 		}
-		cmd := command(ts, args[2:]...)
+		cmd := processOf(ts, args[2:]...)
 		ts.Check(cmd.Start())
 		time.Sleep(took * time.Duration(i) / time.Duration(n))
 		_ = cmd.Process.Kill() // it may have ended
