@@ -86,7 +86,8 @@ def _hint(error: BaseException) -> str:
 
 def type_of(found: Any, group: str, name: str) -> Dict[str, Any]:
     """What the protocol says of a type. A class has no schema unless it has one as ``json_schema``: only its own code knows its fields."""
-    out: Dict[str, Any] = {"group": group, "name": name}
+    own = getattr(found, "type", "")
+    out: Dict[str, Any] = {"group": group, "name": name or (own if isinstance(own, str) else "")}
     doc = inspect.getdoc(found) if inspect.isclass(found) else getattr(found, "help", None) or getattr(found, "short_help", None)
     if inspect.isclass(found) and "__doc__" not in found.__dict__:
         doc = None
@@ -127,7 +128,8 @@ def _derives(base: Callable[[], type], needs: str) -> Callable[[Any, str], type]
 
 
 def _named(found: Any, name: str) -> None:
-    if getattr(found, "type", None) != name:
+    # A class that the configuration names has no entry point, and goes by its own name.
+    if name and getattr(found, "type", None) != name:
         raise TypeError(f"{_called(found)} has the type {getattr(found, 'type', None)!r}, and its entry point must have that name, not {name!r}")
 
 
