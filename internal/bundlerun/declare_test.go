@@ -267,3 +267,19 @@ func TestUnmetRefusal(t *testing.T) {
 		})
 	}
 }
+
+// TestNothingToDeclareIn: what keeps the file from being written is a hint and no error.
+func TestNothingToDeclareIn(t *testing.T) {
+	r := withAcme(t, "1.2.0")
+	src := folder(t, "tasks/t.json", acmeTask)
+	b, _ := bundle.Parse(src, r.Engine.Bundle)
+	_ = b.Resolve()
+	src.Dir = filepath.Join(src.Dir, "gone")
+	for _, dry := range []bool{true, false} {
+		d, hints, err := declare(t.Context(), b, Request{Source: src, DryRun: dry})
+		want := `bundle.toml: it can't be written (no such file or directory), and this bundle uses the step type 'acme_check' of agentenv-acme 1.2.0; declare it with: requires = ["agentenv-acme>=1.2.0"]`
+		if err != nil || d != nil || !slices.Equal(texts(hints), []string{want}) {
+			t.Errorf("%+v, %q, %v", d, texts(hints), err)
+		}
+	}
+}
