@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -238,31 +240,74 @@ func TestVersions(t *testing.T) {
 	}
 }
 
+// FuzzRead: whatever a command writes, in whatever pieces, its events can be kept and folded, nothing is repeated or grows, and how it is cut changes nothing.
 func FuzzRead(f *testing.F) {
-	for _, p := range Profiles() {
-		f.Add(p.Name, recorded(f, p.Name))
-		f.Add(p.Name, recorded(f, p.Name+"-failed"))
-	}
-	f.Add("codex", []byte(`{"type":"item.completed","item":{"type":"file_change"}}`))
-	f.Add("openhands", []byte(`{"kind":"ActionEvent","tool_call":{"arguments":"{"}}`))
-	f.Fuzz(func(t *testing.T, name string, stream []byte) {
-		p, ok := ProfileOf(name)
-		if !ok {
-			return
+	profiles := Profiles()
+	for i, p := range profiles {
+		// Short seeds: what is found is made smaller a byte at a time, and long ones leave no time for anything else.
+		for _, name := range []string{p.Name, p.Name + "-failed"} {
+			lines := bytes.SplitAfter(recorded(f, name), []byte("\n"))
+			lines = slices.DeleteFunc(lines, func(l []byte) bool { return len(l) > 1000 })
+			for pair := range slices.Chunk(lines, 2) {
+				f.Add(uint8(i), bytes.Join(pair, nil), uint16(7))
+			}
+			if len(lines) > 2 {
+				f.Add(uint8(i), slices.Concat(lines[1], lines[2], lines[1]), uint16(1)) // told twice
+			}
 		}
-		h, kept := heardOf(t, p, &turn{Settings: Settings{OutputFormat: json.RawMessage(`{}`)}}, stream, 4096)
-		if _, err := json.Marshal(h.events); err != nil {
-			t.Errorf("the events can't be kept: %v", err)
+	}
+	for _, text := range []string{
+		`{"type":"item.completed","item":{"type":"file_change"}}`, `{"kind":"ActionEvent","tool_call":{"arguments":"{"}}`, `{"type":"assistant","message":{"content":"x","usage":null}}`,
+		`{"type":"tool_result","tool_call_id":7,"content":[[]]}`, `{"type":"turn.completed","usage":{"input_tokens":-1,"output_tokens":1e400}}`, "null\n[]\n{}\n\"\"", `{"type":{"type":{}}}`,
+	} {
+		for i := range profiles {
+			f.Add(uint8(i), []byte(text), uint16(3))
+		}
+	}
+	f.Fuzz(func(t *testing.T, which uint8, stream []byte, piece uint16) {
+		p := profiles[int(which)%len(profiles)]
+		format := &turn{Settings: Settings{OutputFormat: json.RawMessage(`{}`)}}
+		h, kept := heardOf(t, p, format, stream, max(int(piece), 1))
+		events, err := json.Marshal(h.events)
+		if err != nil {
+			t.Fatalf("%s: the events can't be kept: %v", p.Name, err)
 		}
 		if h.structured != nil && !json.Valid(h.structured) {
-			t.Errorf("structured %q", h.structured)
+			t.Errorf("%s: structured %q", p.Name, h.structured)
 		}
-		if err := trajectory.Fold(trajectory.AgentInfo{Name: "a", Version: "1"}, "", h.events).Check(); err != nil {
-			t.Error(err)
+		doc := trajectory.Fold(trajectory.AgentInfo{Name: "a", Version: "1"}, "", h.events)
+		if err := doc.Check(); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
 		}
-		jsonOf(kept.kept)
+		if b, err := json.Marshal(doc); err != nil {
+			t.Errorf("%s: %v", p.Name, err)
+		} else if _, err := trajectory.Parse(b); err != nil {
+			t.Errorf("%s: what is kept can't be read: %v", p.Name, err)
+		}
+		for _, e := range h.events {
+			if u := e.Usage; u != nil && (u.Input < 0 || u.Output < 0 || u.Cached < 0) {
+				t.Errorf("%s: a use of less than nothing: %+v", p.Name, u)
+			}
+		}
+		if n := bytes.Count(stream, []byte("\n")) + 1; len(kept.kept) > n {
+			t.Errorf("%s: %d events of %d lines", p.Name, len(kept.kept), n)
+		}
+		for _, raw := range kept.kept {
+			if !json.Valid(raw) {
+				t.Errorf("%s: kept %q", p.Name, raw)
+			}
+		}
+		whole, _ := heardOf(t, p, format, stream, len(stream)+1)
+		if again, _ := json.Marshal(whole.events); undated(again) != undated(events) {
+			t.Errorf("%s: in pieces of %d it is\n%s\nand whole\n%s", p.Name, piece, events, again)
+		}
 	})
 }
+
+// undated are events without their times.
+func undated(b []byte) string { return dates.ReplaceAllString(string(b), "") }
+
+var dates = regexp.MustCompile(`"at":"[^"]*"`)
 
 func FuzzVersion(f *testing.F) {
 	f.Add("v1.2.3")
