@@ -68,7 +68,7 @@ func (d *Deployments) builder(ctx context.Context, chain []string, isolation str
 			continue
 		}
 		if c, checks := e.Value.(sandbox.Checker); checks {
-			if err := c.Check(ctx, sandbox.Spec{Image: "built", Isolation: isolation}); errors.Is(err, sandbox.ErrUnsupported) {
+			if err := c.Check(ctx, sandbox.Spec{Image: toBeBuilt, Isolation: isolation}); errors.Is(err, sandbox.ErrUnsupported) {
 				refused = append(refused, name+": "+oneLine(err))
 				continue
 			} else if err != nil {

@@ -99,6 +99,9 @@ func (m *maker) choose(ctx context.Context, chain []string, isolation string, r 
 	return way{}, &Refused{refused}
 }
 
+// toBeBuilt stands for an image that isn't there yet, for those that check a Spec.
+const toBeBuilt = "to be built"
+
 // wayOf is how a provider would run a part.
 func wayOf(name string, p sandbox.Provider, r EnvRequest, part envstore.Part) (way, error) {
 	w := way{provider: name, spec: sandbox.Spec{Lease: r.Lease, CPU: r.CPU, MemoryMB: r.MemoryMB, DiskMB: r.DiskMB, Labels: r.Labels}}
@@ -113,7 +116,7 @@ func wayOf(name string, p sandbox.Provider, r EnvRequest, part envstore.Part) (w
 			return w, w.byReference(engine, part)
 		}
 	case builds:
-		w.engine, w.spec.Image = engine, string(src.Digest)
+		w.engine, w.spec.Image = engine, toBeBuilt // what start has built takes its place
 	case src.Process != nil:
 		return w, unsupported("%s runs without an image on local sandboxes alone, and only an engine builds its Dockerfile", label(part))
 	default:
