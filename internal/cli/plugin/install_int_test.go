@@ -162,26 +162,36 @@ func TestInstallByPip(t *testing.T) {
 	}
 }
 
-// changing are the calls at which a change is killed.
-var changing = []string{"fsync,fdatasync,syncfs", "rename,renameat,renameat2", "linkat,link,symlinkat"}
+// deaths are the calls at which a change is killed: all that make the swap, and those of everything before it, the installer's own included.
+var deaths = map[string]struct {
+	calls string
+	paths []string // below the plugins' folder: only calls that touch these count; none is all
+	every bool     // at every call; else at ever fewer, since what is synced and moved before the swap is all alike
+}{
+	"swap":  {"fsync,fdatasync,syncfs,rename,renameat,renameat2,linkat,link,symlinkat,unlinkat,openat,flock,mkdirat", []string{".", "current.json", "generations", "generations/.tmp"}, true},
+	"syncs": {"fsync,fdatasync,syncfs", nil, false},
+	"moves": {"rename,renameat,renameat2", nil, false},
+	"links": {"linkat,link,symlinkat", nil, false},
+}
 
-// TestKilledAtEveryCall: an add that is killed at any call that makes something durable, moves or links leaves the old environment, byte for
-// byte, or the new one, whole; the next command sweeps what it left. The calls are those of agent-env alone: the installer's own never touch
-// what is current.
+// TestKilledAtEveryCall: an add that is killed, or whose installer is, leaves the old environment, byte for byte, or the new one, whole; the
+// next command sweeps what it left.
 func TestKilledAtEveryCall(t *testing.T) {
 	strace := need(t, "strace")
 	need(t, "uv")
-	for _, calls := range changing {
-		t.Run(calls, func(t *testing.T) {
-			t.Parallel()
+	for name, d := range deaths {
+		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, wheeltest.Acme("1.2.0"), wheeltest.Bundled())
 			w.does(0, "plugin", "add", "--yes", "agentenv-e2e-acme")
-			before, old, fresh, k := w.state(), 0, 0, 1
-			for ; ; k++ {
+			before, old, fresh, installer, k := w.state(), 0, 0, 0, 1
+			for {
 				if k > 400 {
 					t.Fatal("it never gets through")
 				}
-				wrap := []string{strace, "-qq", "-f", "-o", "/dev/null", "-e", "trace=" + calls, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", calls, k)}
+				wrap := []string{strace, "-qq", "-f", "-o", "/dev/null", "-e", "trace=" + d.calls, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", d.calls, k)}
+				for _, p := range d.paths {
+					wrap = append(wrap, "-P", filepath.Join(w.home, "state/agentenv/plugins", p))
+				}
 				cmd := w.command(wrap, "plugin", "add", "--yes", "agentenv-e2e-bundled")
 				cmd.Env = append(cmd.Env, "GOMAXPROCS=1")
 				out, err := cmd.CombinedOutput()
@@ -189,9 +199,10 @@ func TestKilledAtEveryCall(t *testing.T) {
 					break
 				}
 				ee, ok := errors.AsType[*exec.ExitError](err)
-				if ok && ee.ExitCode() == 1 && strings.Contains(string(out), "signal: killed") {
-					// It was the installer that was killed, and agent-env told so.
-				} else if !ok || ee.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				switch {
+				case ok && ee.ExitCode() == 1: // it was the installer, or a Python, that was killed, and agent-env told so
+					installer++
+				case !ok || ee.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL:
 					t.Fatalf("call %d: %v: %s", k, err, out)
 				}
 				if current(t, w) == current0(before) {
@@ -199,14 +210,17 @@ func TestKilledAtEveryCall(t *testing.T) {
 					if lost := missing(w.state(), before); len(lost) > 0 {
 						t.Fatalf("call %d: the old environment has changed: %q", k, lost)
 					}
-					continue
+				} else {
+					fresh++
+					if got := w.current(); got != "agentenv-e2e-acme 1.2.0, agentenv-e2e-bundled 1.0.0" {
+						t.Fatalf("call %d: installed: %s", k, got)
+					}
+					w.does(0, "plugin", "remove", "--yes", "agentenv-e2e-bundled")
+					before = w.state()
 				}
-				fresh++
-				if got := w.current(); got != "agentenv-e2e-acme 1.2.0, agentenv-e2e-bundled 1.0.0" {
-					t.Fatalf("call %d: installed: %s", k, got)
+				if k++; !d.every && os.Getenv("AGENTENV_SOAK") == "" {
+					k += k / 2
 				}
-				w.does(0, "plugin", "remove", "--yes", "agentenv-e2e-bundled")
-				before = w.state()
 			}
 			if got := w.current(); got != "agentenv-e2e-acme 1.2.0, agentenv-e2e-bundled 1.0.0" {
 				t.Errorf("in the end: %s", got)
@@ -214,7 +228,10 @@ func TestKilledAtEveryCall(t *testing.T) {
 			if left, _ := filepath.Glob(filepath.Join(w.home, "state/agentenv/plugins/generations/.tmp/*")); len(left) > 0 {
 				t.Errorf("left over: %q", left)
 			}
-			t.Logf("killed at %d calls: %d times the old environment, %d times the new one", k-1, old, fresh)
+			if name == "swap" && (old == 0 || fresh == 0) {
+				t.Error("one side of the swap was never met")
+			}
+			t.Logf("killed until call %d: %d times the old environment (%d times the installer died), %d times the new one", k, old, installer, fresh)
 		})
 	}
 }

@@ -62,8 +62,8 @@ func (u *uvTool) start(ctx context.Context, w *work, dir string) error {
 }
 
 func (u *uvTool) own(ctx context.Context, w *work, dir string, wheels []string) error {
-	argv := append(u.argv("install", dir), "--quiet", "--offline", "--no-index", "--no-deps", "--reinstall", "--compile-bytecode")
-	text, err := w.exec(ctx, dir, resolveTime, append(argv, wheels...))
+	argv := append(u.argv("install", dir), "--quiet", "--offline", "--no-index", "--no-deps", "--reinstall", "--compile-bytecode", "--no-config")
+	text, err := w.execWith(ctx, dir, resolveTime, []string{"UV_CACHE_DIR"}, append(argv, wheels...))
 	if err != nil {
 		return failure("", text, err)
 	}
@@ -141,8 +141,8 @@ func (p *pipTool) start(ctx context.Context, w *work, dir string) error {
 }
 
 func (p *pipTool) own(ctx context.Context, w *work, dir string, wheels []string) error {
-	argv := []string{interpreter(dir), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--force-reinstall"}
-	text, err := w.exec(ctx, dir, resolveTime, append(argv, wheels...))
+	argv := []string{interpreter(dir), "-I", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-index", "--no-deps", "--force-reinstall", "--isolated"}
+	text, err := w.execWith(ctx, dir, resolveTime, []string{"PIP_CACHE_DIR"}, append(argv, wheels...))
 	if err != nil {
 		return failure("", text, err)
 	}
@@ -192,10 +192,15 @@ func settings() []string {
 // exec runs one command of an installer and answers all that it said, which is told line by line meanwhile. It runs in a process group of its
 // own, so that a terminal's Ctrl-C reaches this process alone; the end of ctx ends the group.
 func (w *work) exec(ctx context.Context, dir string, most time.Duration, argv []string) (string, error) {
+	return w.execWith(ctx, dir, most, settings(), argv)
+}
+
+// execWith is exec with these variables of people alone.
+func (w *work) execWith(ctx context.Context, dir string, most time.Duration, variables, argv []string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("it takes longer than %s", most))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
-	cmd.Env = append(cleanEnv(w.old.env, settings()...), "UV_PYTHON_DOWNLOADS=never", "UV_NO_PROGRESS=1", "PIP_NO_COLOR=1", "PIP_PROGRESS_BAR=off")
+	cmd.Env = append(cleanEnv(w.old.env, variables...), "UV_PYTHON_DOWNLOADS=never", "UV_NO_PROGRESS=1", "PIP_NO_COLOR=1", "PIP_PROGRESS_BAR=off")
 	cmd.Dir = dir // no project's settings apply
 	ownGroup(cmd)
 	cmd.WaitDelay = 5 * time.Second
