@@ -96,9 +96,8 @@ func (a *App) installedSource(ctx context.Context, id string) (bundle.Source, bo
 }
 
 // aliases are the names that installed bundles give to their agents and environments. A name that two of them give means nothing.
-func (a *App) aliases(ctx context.Context, o bundle.Options) map[ref.Kind]map[string]string {
+func aliases(installed []Installed, o bundle.Options) map[ref.Kind]map[string]string {
 	out := map[ref.Kind]map[string]string{ref.Agent: {}, ref.Env: {}}
-	installed, _ := a.Installed(ctx) // who runs one by name is told
 	for _, i := range installed {
 		src, err := i.Open()
 		if err != nil {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/step/data"
 	"agentenv.internal/agentenv/internal/step/verify"
 )
@@ -73,7 +75,10 @@ func (r references) Resolve(ctx context.Context, reference string) (string, erro
 func (a *App) bundleOptions(ctx context.Context) bundle.Options {
 	c := a.Config()
 	o := bundle.Options{Kinds: a.kinds(ctx), TypeAliases: c.TypeAliases(), AllowUnknownFields: c.AllowUnknownFields()}
-	o.Aliases, o.Installed, o.Plugins = a.aliases(ctx, o), func(id string) (bundle.Source, bool, error) { return a.installedSource(ctx, id) }, installedPlugins{a}
+	own, _ := a.shipped() // who runs one by name is told
+	o.Aliases, o.Installed, o.Plugins = aliases(own, o), func(id string) (bundle.Source, bool, error) { return a.installedSource(ctx, id) }, installedPlugins{a}
+	base := o
+	o.MoreAliases = sync.OnceValue(func() map[ref.Kind]map[string]string { return aliases(a.ofPlugins(ctx), base) })
 	return o
 }
 

@@ -100,7 +100,7 @@ func (x *steps) input(i int, f task.FoundRef) {
 		return
 	}
 	if target.Entry == nil && target.Version == 0 && !target.builtin {
-		target.alias = x.b.options.Aliases[f.Kind][target.ID]
+		target.alias = x.b.options.Alias(f.Kind, target.ID)
 		var why string
 		if _, target.pulled, why = x.pull(f.Kind, target.alias); why != "" {
 			x.fault(i, f, "ref.pulled", "%s", why)

@@ -47,11 +47,21 @@ type Options struct {
 	AllowUnknownFields bool
 	// Aliases are names of installed agents and environments that steps may use, by kind. A bundle's own entries come first.
 	Aliases map[ref.Kind]map[string]string
+	// MoreAliases are those that take some finding, asked for what Aliases lacks. It may be nil.
+	MoreAliases func() map[ref.Kind]map[string]string
 	// Installed finds the installed bundle whose ids id is under; false when there is none. Entities of it that a bundle names become part of the
 	// plan. Sources that it answers stay open as long as plans are used; who hands it in closes them. It may be nil.
 	Installed func(id string) (Source, bool, error)
 	// Plugins is what is installed beside the program. It may be nil: then no requirement is held against anything.
 	Plugins Plugins
+}
+
+// Alias is the id that a name of an agent or environment stands for; "" for none.
+func (o Options) Alias(k ref.Kind, name string) string {
+	if id, ok := o.Aliases[k][name]; ok || o.MoreAliases == nil || k != ref.Agent && k != ref.Env || strings.HasPrefix(name, "@") {
+		return id
+	}
+	return o.MoreAliases()[k][name]
 }
 
 // OpenFolder makes a source of a folder of this machine. Links in path are resolved, so that ids don't depend on the way there; home is the

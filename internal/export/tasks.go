@@ -240,7 +240,7 @@ func (e *exportedTask) step(ctx context.Context, i int) (doc.Node, error) {
 // comesWith is the installed bundle that a name leads to, by an id or by an alias that the bundle gives; an entity of the store that is called like
 // the alias comes first.
 func (e *exportedTask) comesWith(ctx context.Context, at key, pinned bool) (string, error) {
-	alias := e.options.Bundle.Aliases[at.kind][at.id]
+	alias := e.options.Bundle.Alias(at.kind, at.id)
 	if alias == "" || pinned {
 		return e.pulled(at.kind, at.id), nil
 	}
