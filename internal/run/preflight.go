@@ -54,10 +54,10 @@ func (r *Runner) PreflightScores(ctx context.Context, t *task.Task, label string
 
 func (r *Runner) preflight(ctx context.Context, st *task.Step, plan step.Plan) diag.List {
 	e, ok := r.Executors.Get(st.Type)
-	if why := r.Executors.Reason(st.Type); !ok && why != "" {
-		return diag.List{{Pos: st.Doc.Get("type").Pos(), Code: "run.unsupported", Summary: st.Type + " steps can't be run: " + why}}
-	}
 	if !ok {
+		if why := r.Executors.Reason(st.Type); why != "" {
+			return diag.List{{Pos: st.Doc.Get("type").Pos(), Code: "run.unsupported", Summary: st.Type + " steps can't be run: " + why}}
+		}
 		return diag.List{{
 			Pos: st.Doc.Get("type").Pos(), Code: "run.unsupported", Summary: missing(st.Type),
 			Fix: "those it runs are " + strings.Join(r.Executors.Names(), ", "),
