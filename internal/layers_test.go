@@ -51,7 +51,7 @@ var sameLevel = map[string][]string{
 	"trajectory/live":       {"trajectory"},
 	"model/modeltest":       {"model", "model/serve"},
 	"gateway/front":         {"gateway/child", "gateway/tools", "gateway/clock", "gateway/trigger", "gateway/proxy", "gateway/calllog"},
-	"gateway/trigger":       {"gateway/clock"}, // time triggers run by it
+	"gateway/trigger":       {"gateway/clock", "agent/a2a"}, // time triggers run by the one; the other asks their executors
 	"agent/loop":            {"agent/a2a"},
 	"agent/cli":             {"agent/a2a"},
 	"plugin/pack":           {"plugin/git"},

@@ -5,6 +5,7 @@ package a2a
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -218,18 +219,40 @@ func (c *Client) post(ctx context.Context, body []byte) ([]byte, error) {
 	return out, err
 }
 
-// Send starts a task by a message and doesn't wait for its end.
+// Send starts a task by a message and doesn't wait for its end. An agent may answer at once by a message and no task: that counts as one without an id,
+// which is completed.
 func (c *Client) Send(ctx context.Context, m wire.Message) (wire.Task, error) {
 	m.Kind = "message"
-	var t wire.Task
-	err := c.call(ctx, wire.A2ASend, wire.SendParams{Message: m, Configuration: &wire.SendConfig{Blocking: new(false)}}, &t)
-	if err == nil && t.Kind == "message" { // an agent may answer at once, without a task
-		return wire.Task{}, fmt.Errorf("%w: it is a message and no task", ErrMalformed)
+	var raw json.RawMessage
+	if err := c.call(ctx, wire.A2ASend, wire.SendParams{Message: m, Configuration: &wire.SendConfig{Blocking: new(false)}}, &raw); err != nil {
+		return wire.Task{}, err
 	}
-	if err == nil && (t.ID == "" || t.Status.State == "") {
+	return readSent(raw)
+}
+
+// readSent reads what an agent answers to a message.
+func readSent(raw json.RawMessage) (wire.Task, error) {
+	var kind struct {
+		Kind string `json:"kind"`
+	}
+	if err := json.Unmarshal(raw, &kind); err != nil {
+		return wire.Task{}, fmt.Errorf("%w: it is no task", ErrMalformed)
+	}
+	if kind.Kind == "message" {
+		var m wire.Message
+		if err := json.Unmarshal(raw, &m); err != nil {
+			return wire.Task{}, fmt.Errorf("%w: its message can't be read", ErrMalformed)
+		}
+		return wire.Task{Kind: "task", ContextID: m.ContextID, Status: wire.TaskStatus{State: wire.TaskCompleted, Message: &m}}, nil
+	}
+	var t wire.Task
+	if err := json.Unmarshal(raw, &t); err != nil {
+		return wire.Task{}, fmt.Errorf("%w: its task can't be read", ErrMalformed)
+	}
+	if t.ID == "" || t.Status.State == "" {
 		return wire.Task{}, fmt.Errorf("%w: it names no task", ErrMalformed)
 	}
-	return t, err
+	return t, nil
 }
 
 // Get reads a task.
@@ -265,6 +288,8 @@ const (
 type Wait struct {
 	// Every is the longest pause between two looks; it starts short, so that quick tasks are seen at once. 0 is 2 s.
 	Every time.Duration
+	// Tries is how often a connection is tried; 0 is 5, in half a minute.
+	Tries int
 	// Alive tells whether the agent's sandbox still stands; nil asks nobody.
 	Alive func(context.Context) error
 	// Seen is told of every state that is seen. It may be nil.
@@ -274,7 +299,7 @@ type Wait struct {
 // Ask sends a message and waits for its task's end. When ctx ends the task is cancelled and the error is ctx's. A connection that can't be
 // made is tried again; what may have arrived never is.
 func (c *Client) Ask(ctx context.Context, m wire.Message, w Wait) (wire.Task, error) {
-	t, err := c.send(ctx, m, w.Alive)
+	t, err := c.send(ctx, m, w)
 	if err != nil {
 		return t, err
 	}
@@ -337,11 +362,12 @@ func (c *Client) gone(ctx context.Context, w Wait, lost int, since time.Time) bo
 	return lost >= deadPolls && time.Since(since) >= deadTime
 }
 
-func (c *Client) send(ctx context.Context, m wire.Message, alive func(context.Context) error) (wire.Task, error) {
+func (c *Client) send(ctx context.Context, m wire.Message, w Wait) (wire.Task, error) {
+	tries := cmp.Or(w.Tries, sendTries)
 	pause := 2 * time.Second
 	for try := 1; ; try++ {
 		t, err := c.Send(ctx, m)
-		if err == nil || try == sendTries || !refused(err) || alive != nil && alive(ctx) != nil {
+		if err == nil || try == tries || !refused(err) || w.Alive != nil && w.Alive(ctx) != nil {
 			if err != nil {
 				err = fmt.Errorf("send the agent its message: %w", err)
 			}

@@ -114,6 +114,20 @@ func TestAsk(t *testing.T) {
 	}
 }
 
+// TestAnswersAtOnce: an agent may answer by a message and no task, which is completed then.
+func TestAnswersAtOnce(t *testing.T) {
+	f := &fake{rpc: func(string, json.RawMessage) string {
+		return `"result":{"kind":"message","messageId":"r","role":"agent","contextId":"c9","parts":[{"kind":"text","text":"done"}]}`
+	}}
+	got, err := start(t, f).Ask(t.Context(), hello(), a2a.Wait{})
+	if err != nil || got.Status.State != wire.TaskCompleted || got.ContextID != "c9" || wire.ReadReply(got.Status.Message).Text != "done" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if n := strings.Count(f.methods(), "\n"); n != 0 {
+		t.Errorf("it was asked again: %s", f.methods())
+	}
+}
+
 func TestTimeoutCancels(t *testing.T) {
 	f := &fake{rpc: func(string, json.RawMessage) string { return task("working", "") }}
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
@@ -237,11 +251,13 @@ func TestPatience(t *testing.T) {
 		way   way
 		alive error
 		limit time.Duration
+		tries int
 		want  error
 		took  time.Duration
 		sends int
 	}{
 		"nobody is there": {way: func(*http.Request, string) (*http.Response, error) { return nil, refuse }, want: a2a.ErrUnreachable, took: 29 * time.Second, sends: 5},
+		"tried once":      {way: func(*http.Request, string) (*http.Response, error) { return nil, refuse }, tries: 1, want: a2a.ErrUnreachable, sends: 1},
 		"it is dead":      {way: func(*http.Request, string) (*http.Response, error) { return nil, refuse }, alive: errors.New("dead"), want: a2a.ErrUnreachable, sends: 1},
 		"500 for ever": {way: func(_ *http.Request, method string) (*http.Response, error) {
 			if method == wire.A2AGet {
@@ -280,7 +296,7 @@ func TestPatience(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				w := a2a.Wait{}
+				w := a2a.Wait{Tries: tt.tries}
 				if tt.alive != nil {
 					w.Alive = func(context.Context) error { return tt.alive }
 				}

@@ -57,20 +57,22 @@ func TestA2A(t *testing.T) {
 	if _, err := a.Send(t.Context(), errand); err == nil || !strings.Contains(err.Error(), "failed") {
 		t.Errorf("a task that failed: %v", err)
 	}
+	once := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, `{"jsonrpc":"2.0","id":"x","result":{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"at once"}]}}`)
+	}))
+	defer once.Close()
+	if reply, err := a.Send(t.Context(), Errand{once.URL, "c", "Do it."}); err != nil || reply != "at once" {
+		t.Errorf("an answer without a task: %q, %v", reply, err)
+	}
+	once.Close()
+	began := time.Now()
+	if _, err := a.Send(t.Context(), Errand{once.URL, "c", "Do it."}); err == nil || time.Since(began) > time.Second {
+		t.Errorf("nobody is there: %v after %s", err, time.Since(began))
+	}
 	polls, end = -1000, "completed"
 	ctx, stop := context.WithTimeout(t.Context(), 150*time.Millisecond)
 	defer stop()
 	if _, err := a.Send(ctx, errand); !errors.Is(err, context.DeadlineExceeded) || cancels != 1 {
 		t.Errorf("a task that doesn't end: %v, %d cancels", err, cancels)
 	}
-}
-
-func FuzzReadTask(f *testing.F) {
-	f.Add([]byte(`{"jsonrpc":"2.0","result":{"kind":"message","parts":[{"kind":"text","text":"x"}]}}`))
-	f.Add([]byte(`{"error":{"code":-32602,"message":"x","data":[1]}}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		if got, err := readTask(b); err == nil && !json.Valid(b) {
-			t.Fatalf("%q is read as %+v", b, got)
-		}
-	})
 }
