@@ -2,7 +2,6 @@ package artifactstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -14,6 +13,7 @@ import (
 	"strings"
 
 	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
@@ -229,11 +229,16 @@ func (b *builder) tree(ctx context.Context) error {
 		b.fault("--environment-name", "environment.name", "a tree is stored as a file of this name, and %s can't name one", diag.Repr(b.EnvironmentName))
 		return nil
 	}
-	f, err := os.CreateTemp("", "agentenv-tree-")
+	scratch, err := atomicfile.NewScratch("agent-env-tree")
 	if err != nil {
 		return err
 	}
-	b.temps = append(b.temps, func() { _ = errors.Join(f.Close(), os.Remove(f.Name())) })
+	b.temps = append(b.temps, func() { _ = scratch.Remove() })
+	f, err := os.Create(filepath.Join(scratch.Dir, "tree"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
 	if err := PackTree(ctx, b.Tree, f); err != nil {
 		l, told := diag.From(err)
 		if !told {

@@ -1,6 +1,7 @@
 // Package atomicfile writes files that other processes may read or write at the same time, and that must be whole or absent after a crash.
 //
-// Write replaces a file, Create makes one that nobody else made, Update changes one under a lock, Lock guards anything that has a path.
+// Write replaces a file, Create makes one that nobody else made, Update changes one under a lock, Lock guards anything that has a path, and a
+// Scratch is a folder for work under way.
 // Every write is made in the folder of its target, synced, put in place in one step, and the folder is synced: when a call returns nil,
 // the content survives a power cut. A call that fails leaves the target as it was.
 //

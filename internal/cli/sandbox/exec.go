@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/artifactstore"
+	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/term"
@@ -156,19 +158,24 @@ func captured(ctx context.Context, p *verb.Program, a *app.App, box guest.Box, i
 // spills are files for the streams that are too long to be kept in memory.
 type spills struct {
 	files [2]*os.File
+	in    [2]*atomicfile.Scratch
 }
 
 func (s *spills) open(stderr bool) (io.Writer, error) {
-	name := "stdout"
-	at := &s.files[0]
+	i := 0
 	if stderr {
-		name, at = "stderr", &s.files[1]
+		i = 1
 	}
-	f, err := os.CreateTemp("", "agent-env-"+name+"-")
+	in, err := atomicfile.NewScratch("agent-env-output")
 	if err != nil {
 		return nil, err
 	}
-	*at = f
+	s.in[i] = in
+	f, err := os.Create(filepath.Join(in.Dir, "stream"))
+	if err != nil {
+		return nil, err
+	}
+	s.files[i] = f
 	return &bounded{f, maxSpill}, nil
 }
 
@@ -193,7 +200,11 @@ func (s *spills) close() {
 	for _, f := range s.files {
 		if f != nil {
 			f.Close()
-			os.Remove(f.Name())
+		}
+	}
+	for _, in := range s.in {
+		if in != nil {
+			_ = in.Remove()
 		}
 	}
 }

@@ -102,12 +102,12 @@ func export(ctx context.Context, a *app.App, f sandbox.Forker, s sandbox.Snapsho
 	if o.artifact == "" {
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "agent-env-snapshot-")
+	scratch, err := atomicfile.NewScratch("agent-env-snapshot")
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
-	file := filepath.Join(dir, s.ID+".tar")
+	defer func() { _ = scratch.Remove() }()
+	file := filepath.Join(scratch.Dir, s.ID+".tar")
 	if err := atomicfile.Write(file, 0o600, func(w io.Writer) error { return f.ExportSnapshot(ctx, s.ID, w) }); err != nil {
 		return err
 	}
@@ -193,12 +193,12 @@ func importSnapshot(ctx context.Context, p *verb.Program, file, from, chain, nam
 		return err
 	}
 	if from != "" {
-		dir, err := os.MkdirTemp("", "agent-env-snapshot-")
+		scratch, err := atomicfile.NewScratch("agent-env-snapshot")
 		if err != nil {
 			return err
 		}
-		defer os.RemoveAll(dir)
-		file = filepath.Join(dir, "snapshot.tar")
+		defer func() { _ = scratch.Remove() }()
+		file = filepath.Join(scratch.Dir, "snapshot.tar")
 		l, err := a.Artifacts(ctx)
 		if err != nil {
 			return err

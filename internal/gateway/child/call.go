@@ -34,6 +34,7 @@ type Answer struct {
 	drain         bool
 	cancel        context.CancelFunc
 	asks          *sync.WaitGroup // what a stream asked the caller
+	asking        chan struct{}   // holds a token for each of them
 	stopAsks      context.CancelFunc
 }
 
@@ -206,7 +207,7 @@ func (a *Answer) stream(ctx context.Context, c *Child, s *session, id uint64, cl
 	a.lines = lineReaders.Get().(*bufio.Reader)
 	a.lines.Reset(a.body)
 	a.spool = newSpool(c.o.MaxAnswer)
-	a.asks = new(sync.WaitGroup)
+	a.asks, a.asking = new(sync.WaitGroup), make(chan struct{}, maxAsks)
 	ctx, a.stopAsks = context.WithCancel(ctx)
 	for {
 		if err := nextEvent(a.lines, a.spool); err != nil {
@@ -232,14 +233,12 @@ func (c *Child) early(ctx context.Context, s *session, m message, a *Answer, id 
 	method, _ := rawjson.Text(m.method)
 	switch {
 	case m.id != nil && method == "ping":
-		c.reply(ctx, s, m.id, []byte(`"result":{}`), a.asks)
+		c.reply(ctx, s, m.id, []byte(`"result":{}`), a)
 	case m.id != nil && cl.sink == nil:
-		c.reply(ctx, s, m.id, []byte(`"error":{"code":-32601,"message":"nobody can be asked here"}`), a.asks)
+		c.reply(ctx, s, m.id, []byte(`"error":{"code":-32601,"message":"nobody can be asked here"}`), a)
 	case m.id != nil:
 		childID, params := bytes.Clone(m.id), bytes.Clone(m.params)
-		a.asks.Go(func() {
-			c.reply(ctx, s, childID, cl.sink.Ask(ctx, method, params), nil)
-		})
+		a.aside(ctx, func() { c.reply(ctx, s, childID, cl.sink.Ask(ctx, method, params), nil) })
 	case method == "notifications/tools/list_changed":
 		s.noteChange()
 	case cl.sink == nil:
@@ -254,6 +253,22 @@ func (c *Child) early(ctx context.Context, s *session, m message, a *Answer, id 
 	}
 }
 
+// maxAsks is how many requests of a server may wait for their answers within one call; more of its stream is read only when one of them has its own.
+const maxAsks = 32
+
+// aside does something beside the reading of the stream.
+func (a *Answer) aside(ctx context.Context, do func()) {
+	select {
+	case a.asking <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
+	a.asks.Go(func() {
+		defer func() { <-a.asking }()
+		do()
+	})
+}
+
 func (s *session) noteChange() {
 	select {
 	case s.changed <- struct{}{}:
@@ -261,8 +276,8 @@ func (s *session) noteChange() {
 	}
 }
 
-// reply answers a request of the child; wg, when there is one, has it done beside what comes next.
-func (c *Child) reply(ctx context.Context, s *session, id, member []byte, wg *sync.WaitGroup) {
+// reply answers a request of the child; beside, when there is one, has it done beside what comes next in its stream.
+func (c *Child) reply(ctx context.Context, s *session, id, member []byte, beside *Answer) {
 	b := append([]byte(`{"jsonrpc":"2.0","id":`), id...)
 	b = append(append(append(b, ','), member...), '}')
 	send := func() {
@@ -270,11 +285,11 @@ func (c *Child) reply(ctx context.Context, s *session, id, member []byte, wg *sy
 			c.log.Debug("an answer to a server's request couldn't be sent", "error", err)
 		}
 	}
-	if wg == nil {
+	if beside == nil {
 		send()
 		return
 	}
-	wg.Go(send)
+	beside.aside(ctx, send)
 }
 
 // retoken is a progress notification with the caller's token in place of ours; nil when it is about another call.

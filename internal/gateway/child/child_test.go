@@ -482,3 +482,86 @@ func FuzzNextEvent(f *testing.F) {
 		}
 	})
 }
+
+// asker answers what a server asks when it may.
+type asker struct {
+	open, most atomic.Int64
+	may        chan struct{}
+}
+
+func (*asker) Notify([]byte) {}
+
+func (a *asker) Ask(ctx context.Context, _ string, _ []byte) []byte {
+	n := a.open.Add(1)
+	defer a.open.Add(-1)
+	for m := a.most.Load(); n > m && !a.most.CompareAndSwap(m, n); m = a.most.Load() {
+	}
+	select {
+	case <-a.may:
+	case <-ctx.Done():
+	}
+	return []byte(`"result":{}`)
+}
+
+// A server that asks without end has a few of its questions open at a time: what it sends is read no faster than it is answered.
+func TestAsksWithoutEnd(t *testing.T) {
+	e := newEnv(t)
+	const asks = 2000
+	var sent atomic.Int64
+	e.call = func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		pad := strings.Repeat("x", 8<<10)
+		for i := range asks {
+			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":\"q%d\",\"method\":\"sampling/createMessage\",\"params\":{\"pad\":\"%s\"}}\n\n", i, pad)
+			sent.Add(1)
+		}
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", id(body(r)))
+	}
+	srv := httptest.NewServer(e)
+	t.Cleanup(srv.Close)
+	c := start(t, Options{URL: srv.URL})
+	up(t, c)
+	sink := &asker{may: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() {
+		a, err := c.Call(t.Context(), "tools/call", func(_ uint64, b []byte) []byte { return append(b, `{"name":"a"}`...) }, nil, sink)
+		if err == nil {
+			a.Close()
+		}
+		done <- err
+	}()
+	for last := int64(-1); sink.open.Load() < maxAsks || sent.Load() != last; time.Sleep(50 * time.Millisecond) {
+		last = sent.Load()
+	}
+	if n := sent.Load(); n == asks {
+		t.Errorf("all of %d questions were taken", n)
+	}
+	close(sink.may)
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if n := sink.most.Load(); n != maxAsks {
+		t.Errorf("%d questions were open at once", n)
+	}
+}
+
+// A list of tools that is too large in all is refused, however its pages are cut.
+func TestListWithoutEnd(t *testing.T) {
+	e := newEnv(t)
+	page := strings.TrimSuffix(strings.Repeat(`{"name":"a","description":"`+strings.Repeat("x", 1<<20)+`"},`, 10), ",")
+	e.tools = nil
+	for range 8 {
+		e.tools = append(e.tools, page)
+	}
+	srv := httptest.NewServer(e)
+	t.Cleanup(srv.Close)
+	c := start(t, Options{URL: srv.URL})
+	for end := time.Now().Add(20 * time.Second); !errors.Is(c.Status().Err, ErrTooLarge); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%+v", c.Status())
+		}
+	}
+	if c.Tools() != nil || c.Status().Up {
+		t.Errorf("%d tools, %+v", len(c.Tools()), c.Status())
+	}
+}

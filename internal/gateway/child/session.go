@@ -197,6 +197,8 @@ func (c *Child) ping(ctx context.Context, s *session) error {
 const (
 	maxPages = 1000
 	maxTools = 10000
+	// maxList bounds all that a list holds.
+	maxList = 64 << 20
 )
 
 // relist reads every page of the child's tools.
@@ -207,10 +209,18 @@ func (c *Child) relist(ctx context.Context, s *session) error {
 		return nil
 	}
 	var cursor []byte
+	var size int
 	for range maxPages {
+		before := len(list)
 		next, err := c.page(ctx, s, cursor, &list)
 		if err != nil {
 			return err
+		}
+		for _, e := range list[before:] {
+			size += len(e)
+		}
+		if size > maxList {
+			return fmt.Errorf("%w: its list of tools has more than %d MiB", ErrTooLarge, maxList>>20)
 		}
 		if next == nil || bytes.Equal(next, cursor) {
 			c.setTools(list)
@@ -246,7 +256,7 @@ func (c *Child) page(ctx context.Context, s *session, cursor []byte, list *[][]b
 	}
 	mem := result.Memory()
 	if mem == nil { // a list of more than memoryLimit
-		if result.Len() > 64<<20 {
+		if result.Len() > maxList {
 			return nil, fmt.Errorf("%w: its list of tools has %d MiB", ErrTooLarge, result.Len()>>20)
 		}
 		mem = make([]byte, result.Len())

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/envstore"
@@ -44,14 +45,14 @@ func CheckRoundTrip(ctx context.Context, v *deploy.Env, objects store.Objects, d
 	if err != nil {
 		return []step.Row{outcome("", "the universe is loaded", err.Error())}, nil
 	}
-	dir, err := os.MkdirTemp("", "agent-env-exports-")
+	scratch, err := atomicfile.NewScratch("agent-env-exports")
 	if err != nil {
 		return nil, step.Infra(fmt.Errorf("make room for exports: %w", err))
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = scratch.Remove() }()
 	var out []step.Row
 	for _, name := range loaded.Names {
-		x := turn{v: v, name: name, spool: spool{dir}, kept: kept}
+		x := turn{v: v, name: name, spool: spool{scratch.Dir}, kept: kept}
 		row, err := x.row(ctx)
 		if err != nil {
 			return nil, err

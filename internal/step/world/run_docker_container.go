@@ -17,6 +17,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/archive"
 	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
@@ -322,7 +323,7 @@ func (e *RunDockerContainer) fromURL(ctx context.Context, url string, r *deploy.
 		return nil, step.Infra(fmt.Errorf("read a download: %w", err))
 	}
 	r.Sources = []string{"zip", hex.EncodeToString(h.Sum(nil))}
-	dir, err := os.MkdirTemp("", "agent-env-context-")
+	scratch, err := atomicfile.NewScratch("agent-env-context")
 	if err != nil {
 		return nil, step.Infra(err)
 	}
@@ -331,14 +332,14 @@ func (e *RunDockerContainer) fromURL(ctx context.Context, url string, r *deploy.
 		if root != nil {
 			_ = root.Close()
 		}
-		_ = os.RemoveAll(dir)
+		_ = scratch.Remove()
 	}
 	defer func() {
 		if err != nil {
 			done()
 		}
 	}()
-	if root, err = os.OpenRoot(dir); err != nil {
+	if root, err = os.OpenRoot(scratch.Dir); err != nil {
 		return nil, step.Infra(err)
 	}
 	if _, err := archive.UnpackZip(ctx, f, size, root, archive.Options{}); err != nil {
