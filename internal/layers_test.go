@@ -23,7 +23,7 @@ var levels = []struct {
 }{
 	{1, []string{"diag", "atomicfile", "archive", "term", "ref", "catalog", "guest", "guest/tree", "rawjson", "redact", "subid", "lazyregexp"}},
 	{2, []string{"doc", "guest/nethost", "guest/pid1", "guest/usernet"}},
-	{3, []string{"config", "requirement", "treestore"}},
+	{3, []string{"config", "requirement", "treestore", "workspace/folder"}},
 	{4, []string{"artifact", "env", "agent", "task", "step", "bundle", "runlog", "access", "store", "sandbox"}},
 	// Suites speak the interface that they test and are imported by tests alone.
 	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "trajectory/*", "store/*", "runlog/*", "plugin/pyhost", "sandbox/sandboxtest", "sandbox/hostside"}},

@@ -291,6 +291,8 @@ func gitPluginsTable() doc.Field {
 			of("allow", strs("patterns; an empty list allows none")),
 			of("official", strs("patterns that need no consent")),
 			of("acked", strs("sources that were consented to")),
+			of("plain_http", flag("http:// may be used, which is not encrypted")),
+			of("files", given(flag("repositories of this machine may be used"), true)),
 			of("require_signature", flag("refuse what is not signed")))),
 		of("trust_unverified", flag("ask no consent")),
 		of("allow_unbundled_deps", flag("let plugins install packages")),
