@@ -70,7 +70,7 @@ bench-engine: guest
 FUZZTIME ?= 20s
 fuzz:
 	@set -e; grep -rE '^func Fuzz[A-Za-z0-9_]+\(' --include='*_test.go' . | sed -E 's/^(.*)\/[^/]*:func (Fuzz[A-Za-z0-9_]+)\(.*/\1 \2/' | sort | \
-	while read -r dir name; do echo "== $$dir $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) $$dir; done
+	while read -r dir name; do echo "== $$dir $$name"; $(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 5s $$dir; done
 
 ## soak: long random kills, and 10,000 random graphs against the model; not part of check
 soak: build

@@ -47,7 +47,7 @@ func (a *App) getAgents(ctx context.Context) (*deploy.Agents, error) {
 // agentExecutors are what does the work of step types that need agents.
 func agentExecutors(s store.Store, e *deploy.Envs, a *deploy.Agents, human func(context.Context) (string, error)) map[string]step.Executor {
 	return map[string]step.Executor{
-		"add_skills":              data.NewAddSkills(s, a),
+		"add_skills":              data.NewAddSkills(s, a, e),
 		"deploy_agent":            world.NewDeployAgent(a, s),
 		"deploy_human_agent":      world.NewDeployHumanAgent(a, human),
 		"install_agent":           world.NewInstallAgent(a),

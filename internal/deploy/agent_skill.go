@@ -1,11 +1,13 @@
 package deploy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"time"
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
@@ -13,10 +15,64 @@ import (
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/sdk/wire"
 )
 
+// skillLimit is how long a server has to hand over its skill, and those of its children.
+const skillLimit = 30 * time.Second
+
 // skillFile is the file that every skill begins with.
-const skillFile = "SKILL.md"
+const skillFile = wire.SkillFile
+
+// Skills are those that the environment's servers serve, and the children on their cards: in the order of the servers, a server's own before its
+// children's. Servers without one are left out. An error is what a server did wrong, or ctx's.
+func (v *Env) Skills(ctx context.Context) ([]Skill, error) {
+	var out []Skill
+	for _, name := range v.Names() {
+		found, err := v.server(name).skills(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("the skill of %s: %w", diag.Repr(name), err)
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
+func (s *Server) skills(ctx context.Context) ([]Skill, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, skillLimit, fmt.Errorf("it was not answered within %s", skillLimit))
+	defer cancel()
+	t := s.transport()
+	defer t.CloseIdleConnections()
+	card, err := s.card(ctx, t)
+	if err != nil {
+		return nil, cmp.Or(context.Cause(ctx), err)
+	}
+	var out []Skill
+	for _, c := range append([]wire.Card{card}, card.Children...) {
+		call, err := operationOf(&c, wire.URNSkill, "get")
+		if errors.Is(err, ErrNotAdvertised) && c.Extension(wire.URNSkill) == nil {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		at := s.at(call)
+		b, err := exchange(ctx, t, call.Verb, at.String(), nil)
+		if err != nil {
+			return nil, cmp.Or(context.Cause(ctx), err)
+		}
+		served, err := wire.ParseEnvSkill(b)
+		if err != nil {
+			return nil, err
+		}
+		k := Skill{Name: served.Name, Description: served.Description}
+		for _, f := range served.Files {
+			k.Files = append(k.Files, guest.PutBytes(f.Path, 0o644, f.Bytes))
+		}
+		out = append(out, k)
+	}
+	return out, nil
+}
 
 // ErrNoSkill: what is stored under an id is no skill.
 var ErrNoSkill = errors.New("is no skill")

@@ -36,11 +36,7 @@ func (v *Env) Extend(ctx context.Context, name, uri, operation string, args json
 	}
 	t := s.transport()
 	defer t.CloseIdleConnections()
-	b, err := exchange(ctx, t, http.MethodGet, "http://"+s.address()+wire.CardPath, nil)
-	if err != nil {
-		return nil, fmt.Errorf("read the card of %s: %w", diag.Repr(name), err)
-	}
-	card, err := wire.ParseCard(b)
+	card, err := s.card(ctx, t)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +44,7 @@ func (v *Env) Extend(ctx context.Context, name, uri, operation string, args json
 	if err != nil {
 		return nil, err
 	}
-	at := url.URL{Scheme: "http", Host: s.address(), Path: path.Join("/", call.Path)}
+	at := s.at(call)
 	if call.Verb == http.MethodGet {
 		var fields map[string]any
 		if err := json.Unmarshal(args, &fields); err != nil {
@@ -66,6 +62,24 @@ func (v *Env) Extend(ctx context.Context, name, uri, operation string, args json
 		return nil, fmt.Errorf("%s of %s: %w", uri, diag.Repr(name), err)
 	}
 	return out, nil
+}
+
+// card reads the server's card as it is now.
+func (s *Server) card(ctx context.Context, t http.RoundTripper) (wire.Card, error) {
+	b, err := exchange(ctx, t, http.MethodGet, "http://"+s.address()+wire.CardPath, nil)
+	if err != nil {
+		return wire.Card{}, fmt.Errorf("read the card of %s: %w", diag.Repr(s.Name), err)
+	}
+	var c wire.Card
+	if err := c.UnmarshalJSON(b); err != nil { // what it lacks was no reason not to deploy it
+		return c, fmt.Errorf("the card of %s is invalid: %w", diag.Repr(s.Name), err)
+	}
+	return c, nil
+}
+
+// at is where a call of the card goes: always to the server itself.
+func (s *Server) at(call wire.Call) url.URL {
+	return url.URL{Scheme: "http", Host: s.address(), Path: path.Join("/", call.Path)}
 }
 
 func operationOf(card *wire.Card, uri, operation string) (wire.Call, error) {
@@ -98,9 +112,12 @@ func exchange(ctx context.Context, t http.RoundTripper, verb, at string, body []
 		return nil, err
 	}
 	defer resp.Body.Close()
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxCard))
-	if err != nil {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, maxCard+1))
+	switch {
+	case err != nil:
 		return nil, err
+	case len(b) > maxCard:
+		return nil, fmt.Errorf("it answers more than %d MiB", maxCard>>20)
 	}
 	if resp.StatusCode != http.StatusOK {
 		var e struct {
@@ -109,7 +126,7 @@ func exchange(ctx context.Context, t http.RoundTripper, verb, at string, body []
 		if json.Unmarshal(b, &e) == nil && e.Error.Message != "" {
 			return nil, fmt.Errorf("%s: %s", e.Error.Code, e.Error.Message)
 		}
-		return nil, fmt.Errorf("status %d", resp.StatusCode)
+		return nil, fmt.Errorf("it answered HTTP %d", resp.StatusCode)
 	}
 	return b, nil
 }

@@ -4,11 +4,16 @@ package exampleserver
 
 import (
 	"context"
+	"embed"
 	"encoding/json"
+	"io/fs"
 	"strings"
 
 	"agentenv.internal/agentenv/sdk/env"
 )
+
+//go:embed skills
+var skills embed.FS
 
 // Names are the servers there are, sorted.
 func Names() []string { return []string{"echo-mcp", "inbox-mcp", "mail-mcp"} }
@@ -60,6 +65,9 @@ func newMail(opts ...env.Option) *env.Env {
 		b, err := json.Marshal(search(in.Query))
 		return string(b), err
 	})
+	if folder, err := fs.Sub(skills, "skills/mail"); err == nil { // it fails for names that are no path, and this one is
+		e.ServeSkill("mail", "How to find emails. Read it before searching the inbox.", folder)
+	}
 	return e
 }
 

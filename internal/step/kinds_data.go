@@ -134,7 +134,7 @@ func DownloadName(e doc.Node) string {
 
 func addSkills() *Kind {
 	return &Kind{
-		Name: "add_skills", Doc: "registers skills on an agent, also for loaded CLIs and files and for a computer and its apps",
+		Name: "add_skills", Doc: "registers skills on an agent, also for loaded CLIs and files and those that an environment serves",
 		Fields: doc.Schema{Fields: []doc.Field{
 			may("skills", list(table(
 				may("name", name(), nil, "name of the skill"),
@@ -150,7 +150,7 @@ func addSkills() *Kind {
 			)), []any{}, "skills to add"),
 			may("cli_artifact_ids", list(name()), []any{}, "CLIs that were loaded before"),
 			may("file_artifact_universe_ids", list(name()), []any{}, "files that were loaded before"),
-			may("env_id", name(), nil, "computer whose skill, and whose apps' skills, are added"),
+			may("env_id", name(), nil, "environment whose skill is added, and a computer's apps' skills with it"),
 			may("agent_name", name(), DefaultAgent, "agent that gets them"),
 		}},
 		Refs: []Ref{

@@ -79,6 +79,7 @@ const (
 	URNInterfaces       = URNPrefix + "get-interfaces/v1"
 	URNSetErrors        = URNPrefix + "set-errors/v1"
 	URNAddS3Credentials = URNPrefix + "add-s3-credentials/v1"
+	URNSkill            = URNPrefix + "skill/v1"
 	URNComputer         = URNPrefix + "computer/v1"
 	URNComputerReady    = URNPrefix + "computer-ready/v1"
 	URNComputerDisplay  = URNPrefix + "computer-display/v1"

@@ -14,6 +14,7 @@ import (
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/sdk/wire"
 )
 
 // Agents is what the executors need of deployed agents.
@@ -21,14 +22,16 @@ type Agents interface {
 	Agent(run, name string) (*deploy.Agent, error)
 }
 
-// AddSkills gives a deployed agent skills: written in the step, of the store, and for files that were loaded for it.
+// AddSkills gives a deployed agent skills: written in the step, of the store, for files and commands that were loaded for it, and those that an
+// environment serves.
 type AddSkills struct {
 	store  Store
 	agents Agents
+	envs   Environments
 }
 
 // NewAddSkills makes the executor.
-func NewAddSkills(s Store, a Agents) *AddSkills { return &AddSkills{s, a} }
+func NewAddSkills(s Store, a Agents, v Environments) *AddSkills { return &AddSkills{s, a, v} }
 
 var _ step.Preflighter = (*AddSkills)(nil)
 
@@ -42,9 +45,6 @@ func (e *AddSkills) Preflight(_ context.Context, d doc.Node, _ step.Plan) diag.L
 		if n := s.Get("object_url"); !n.IsNull() {
 			refuse(n, fmt.Sprintf("skills[%d].object_url", i), "skills can't be read from object stores by this version of agent-env")
 		}
-	}
-	if n := d.Get("env_id"); !n.IsNull() {
-		refuse(n, "env_id", "computers can't be deployed by this version of agent-env")
 	}
 	return l
 }
@@ -77,6 +77,19 @@ func (e *AddSkills) Run(ctx context.Context, c *step.Call) error {
 		}
 		all = append(all, s)
 	}
+	if id := c.Doc.Get("env_id").Text(); id != "" {
+		served, err := e.served(ctx, c.Run, id)
+		if err != nil {
+			return err
+		}
+		if len(served) == 0 {
+			c.Log.Info("the environment serves no skill", "env", id)
+		}
+		all = append(all, served...)
+	}
+	if err := distinct(all); err != nil {
+		return err
+	}
 	for _, s := range all {
 		if err := a.Runner.AddSkill(ctx, s); err != nil {
 			switch {
@@ -88,6 +101,49 @@ func (e *AddSkills) Run(ctx context.Context, c *step.Call) error {
 			return &step.Error{Type: "SkillError", Err: fmt.Errorf("skill %s: %w", diag.Repr(s.Name), err)}
 		}
 		c.Log.Info("skill added", "agent", a.Name, "skill", s.Name)
+	}
+	return nil
+}
+
+// served are the skills of a deployed environment.
+func (e *AddSkills) served(ctx context.Context, run, id string) ([]deploy.Skill, error) {
+	v, err := e.envs.Env(run, id, "")
+	if err != nil {
+		return nil, &step.Error{Type: "NotFoundError", Err: err}
+	}
+	out, err := v.Skills(ctx)
+	switch {
+	case err == nil:
+		return out, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case step.IsInfra(err):
+		return nil, err
+	}
+	return nil, &step.Error{Type: "SkillError", Err: fmt.Errorf("environment %s: %w", diag.Repr(id), err)}
+}
+
+// distinct holds the names of skills, each of which becomes a folder's, before any is added.
+func distinct(all []deploy.Skill) error {
+	var bad, twice []string
+	seen := map[string]int{}
+	for _, s := range all {
+		if seen[s.Name]++; seen[s.Name] > 1 {
+			if seen[s.Name] == 2 {
+				twice = append(twice, diag.Repr(s.Name))
+			}
+			continue
+		}
+		if !wire.SkillName(s.Name) {
+			bad = append(bad, diag.Repr(s.Name))
+		}
+	}
+	switch {
+	case bad != nil:
+		return step.Errorf("ValueError", "no skill can be called %s: a name is a letter or digit, then at most 127 letters, digits, dots, underscores and dashes; none was added",
+			strings.Join(bad, ", "))
+	case twice != nil:
+		return step.Errorf("ValueError", "several skills are called %s; none was added", strings.Join(twice, ", "))
 	}
 	return nil
 }

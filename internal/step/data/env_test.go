@@ -17,6 +17,12 @@ import (
 func office(t *testing.T) (*steptest.Rig, *steptest.EnvServer) {
 	s := &steptest.EnvServer{}
 	r := steptest.New(t, fake.Options{Programs: map[string]fake.Program{"server": s.Program()}})
+	officeOf(r)
+	return r, s
+}
+
+// officeOf deploys the office, whose servers are the program server.
+func officeOf(r *steptest.Rig) {
 	for _, name := range []string{"mail", "calendar"} {
 		r.PutEnv("@local/"+name, name, `command = ["server"]`)
 	}
@@ -24,7 +30,6 @@ func office(t *testing.T) (*steptest.Rig, *steptest.EnvServer) {
 		map[string]any{"id": "@local/mail", "version": 1, "type": "mcp_server"}, map[string]any{"id": "@local/calendar", "version": 1, "type": "mcp_server"},
 	}, "website_envs": []any{}})
 	r.DeployEnv("@local/office", "up")
-	return r, s
 }
 
 func loadEnv(more string) string {

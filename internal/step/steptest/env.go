@@ -31,6 +31,8 @@ type EnvServer struct {
 	Words string
 	Exit  int
 	Card  string // what it answers in place of its card; "" is a card
+	// Gets are answers to GETs of further paths. In them and in Card {name} stands for the environment's name.
+	Gets map[string]string
 
 	mu    sync.Mutex
 	calls []string
@@ -98,7 +100,7 @@ func (s *EnvServer) handler(name string, m *fake.Machine) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET "+wire.CardPath, func(w http.ResponseWriter, _ *http.Request) {
 		if s.Card != "" {
-			_, _ = io.WriteString(w, s.Card)
+			_, _ = io.WriteString(w, strings.ReplaceAll(s.Card, "{name}", name))
 			return
 		}
 		_ = json.NewEncoder(w).Encode(wire.Card{
@@ -109,6 +111,9 @@ func (s *EnvServer) handler(name string, m *fake.Machine) http.Handler {
 			}},
 		})
 	})
+	for at, body := range s.Gets {
+		mux.HandleFunc("GET "+at, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.ReplaceAll(body, "{name}", name)) })
+	}
 	// An extension notes what it is told; set_errors refuses a rate above 1.
 	mux.HandleFunc("POST "+wire.ExtensionPath, func(w http.ResponseWriter, r *http.Request) {
 		b, _ := io.ReadAll(r.Body)
