@@ -23,7 +23,7 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.A
 		"aggregate_verifiers":                   verify.NewAggregateVerifiers(),
 		"apply_server_config":                   control.NewApplyServerConfig(e),
 		"modify_env_tool_access":                control.NewModifyEnvToolAccess(e),
-		"register_env_triggers":                 control.NewRegisterEnvTriggers(e),
+		"register_env_triggers":                 control.NewRegisterEnvTriggers(e, a),
 		"sync_env_clock":                        control.NewSyncEnvClock(e),
 		"build_mcp_cli":                         world.NewBuildMCPCLI(s, e),
 		"collect_artifacts":                     data.NewCollectArtifacts(s, a.Boxes()),

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentenv.internal/agentenv/internal/access"
@@ -90,10 +91,12 @@ type Agents struct {
 	waits waits
 }
 
-// NewAgents makes an empty one.
+// NewAgents makes an empty one. From then on its agents are those that triggers of e's environments find by their names.
 func NewAgents(d *Deployments, e *Envs, o AgentOptions) *Agents {
 	o.Waits = o.Waits.or()
-	return &Agents{boxes: d, envs: e, o: o, runs: map[string][]*Agent{}}
+	g := &Agents{boxes: d, envs: e, o: o, runs: map[string][]*Agent{}}
+	e.agents.Store(g)
+	return g
 }
 
 // AgentRequest is one agent that a step or a person wants.
@@ -141,6 +144,8 @@ type Agent struct {
 	req   AgentRequest
 	peers peering
 	rules *rules // its triggers, where this process holds them
+
+	errands atomic.Pointer[Errands] // nil: it takes none
 
 	open    sync.Mutex // held while its box is made
 	box     guest.Box

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -41,6 +42,8 @@ type Envs struct {
 	store envstore.Reader
 	log   *slog.Logger
 	maker *maker
+	// agents are who triggers may send instructions to; nil until there are any.
+	agents atomic.Pointer[Agents]
 
 	mu   sync.Mutex
 	runs map[string][]*Env // oldest first

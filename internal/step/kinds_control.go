@@ -125,7 +125,26 @@ func registerEnvTriggers() *Kind {
 					fault(l, a, at("await_fired", i), "step.trigger.await", "%s is no trigger of this step%s", diag.Repr(a.Text()), meant(a.Text(), ids))
 				}
 			}
+			executorHours(n, l)
 		},
+	}
+}
+
+// executorHours refuses the hours of an agent that carries out nothing here.
+func executorHours(n doc.Node, l *diag.List) {
+	used := map[string]bool{n.Get("executor_agent_name").Text(): true}
+	for _, t := range n.Get("triggers").Items() {
+		for _, a := range t.Get("actions").Items() {
+			if a.Get("type").Text() == "nl" {
+				used[a.Get("executor").Text()] = true
+			}
+		}
+	}
+	delete(used, "")
+	for name, h := range n.Get("executor_hours").Members() {
+		if !used[name] {
+			fault(l, h, "executor_hours."+name, "step.trigger.hours", "no nl action and no executor_agent_name names this agent%s", meant(name, used))
+		}
 	}
 }
 

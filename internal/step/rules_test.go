@@ -70,6 +70,7 @@ func TestRules(t *testing.T) {
 		{"sync_env_clock", `"env_id":"e","virtual_time":"2026-01-31T09:00:00.5+02:00","virtual_seconds_per_real_second":0`, nil},
 		{"register_env_triggers", `"env_id":"e","triggers":[{"id":"t1","when":{"type":"time","at":"x"},"actions":[{"type":"nl","instruction":"x"}]}],"await_fired":["t1","t2"]`, []string{"await_fired[1]: 't2' is no trigger of this step; did you mean 't1'?"}},
 		{"register_env_triggers", `"env_id":"e","triggers":[{"id":"t","when":{"type":"state"}},{"id":"t","when":{"type":"acton"}}]`, []string{"triggers[1].id: 't' is used twice", "triggers[1].when.type: must be one of action"}},
+		{"register_env_triggers", `"env_id":"e","executor_agent_name":"bob","executor_hours":{"bbo":{},"amy":{},"bob":{}},"triggers":[{"when":{"type":"state"},"actions":[{"type":"nl","executor":"amy","instruction":"x"}]}]`, []string{"executor_hours.bbo: no nl action and no executor_agent_name names this agent; did you mean 'bob'?"}},
 		{"register_agent_triggers", `"agent_name":"a","triggers":[{"when":{"type":"all","of":[{"type":"step","turn":2},{"type":"env_trigger","env_id":"e"},{"type":"x"},7]},"actions":[{"type":"say","text":"x"}]},{"when":{"type":"any"}}]`, []string{
 			"triggers[0].when.of[1]: needs trigger_id", "triggers[0].when.of[2]: needs a type", "triggers[0].when.of[3]: must be a table", "triggers[1].when: needs of",
 		}},

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -175,110 +174,4 @@ func (e *SyncEnvClock) sync(ctx context.Context, c *step.Call, v *deploy.Env, na
 		return context.Cause(ctx)
 	}
 	return err
-}
-
-// RegisterEnvTriggers registers scripted events at an environment's gateway and may wait until they have fired.
-type RegisterEnvTriggers struct{ envs Environments }
-
-// NewRegisterEnvTriggers makes the executor.
-func NewRegisterEnvTriggers(e Environments) *RegisterEnvTriggers { return &RegisterEnvTriggers{e} }
-
-var _ step.Preflighter = (*RegisterEnvTriggers)(nil)
-
-// Preflight refuses what needs an agent.
-func (e *RegisterEnvTriggers) Preflight(_ context.Context, d doc.Node, _ step.Plan) diag.List {
-	var l diag.List
-	for _, f := range []string{"executor_agent_name", "executor_hours"} {
-		if n := d.Get(f); !n.IsNull() && (n.Kind() != doc.Object || n.Len() > 0) {
-			l.Add(diag.Problem{
-				Pos: n.Pos(), Where: f, Code: "control.executor", Summary: "agents can't be deployed by this version of agent-env", Fix: "use triggers whose actions are of type tool or permission",
-			})
-		}
-	}
-	return l
-}
-
-// pollTriggers is how often the step looks whether what it waits for has fired.
-const pollTriggers = 100 * time.Millisecond
-
-// Run registers the triggers, all or none, and waits for those of await_fired.
-func (e *RegisterEnvTriggers) Run(ctx context.Context, c *step.Call) error {
-	v, err := find(e.envs, c)
-	if err != nil {
-		return err
-	}
-	body := map[string]any{"triggers": c.Doc.Get("triggers").Any()}
-	if roles := c.Doc.Get("watch_roles"); roles.Len() > 0 {
-		body["watch_roles"] = roles.Any()
-	}
-	raw, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	done, err := v.Gateway.RegisterTriggers(raw)
-	if err != nil {
-		return &step.Error{Type: "TriggerError", Err: err}
-	}
-	c.Log.Info("triggers registered", "env", v.ID, "triggers", strings.Join(done.Added, ", "))
-	if err := c.Out.Append(TriggersPath, map[string]any{"env_id": v.ID, "trigger_ids": done.Added}); err != nil {
-		return err
-	}
-	var awaited []string
-	for _, n := range c.Doc.Get("await_fired").Items() {
-		awaited = append(awaited, n.Text())
-	}
-	if len(awaited) == 0 {
-		return nil
-	}
-	s, _ := c.Doc.Get("await_timeout_seconds").Float()
-	wait, cancel := context.WithTimeout(ctx, time.Duration(s*float64(time.Second)))
-	defer cancel()
-	return await(ctx, wait, v, awaited, s)
-}
-
-// await waits until every trigger has fired.
-func await(ctx, wait context.Context, v *deploy.Env, ids []string, seconds float64) error {
-	for {
-		waiting, err := unfired(v.Gateway.TriggerState(), ids)
-		if err != nil || len(waiting) == 0 {
-			return err
-		}
-		t := time.NewTimer(pollTriggers)
-		select {
-		case <-t.C:
-		case <-wait.Done():
-			t.Stop()
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return step.Errorf("TimeoutError", "after %gs these triggers have not fired: %s", seconds, strings.Join(waiting, ", "))
-		}
-	}
-}
-
-// unfired are those of ids that have not fired yet. A trigger that has failed or was cancelled never will.
-func unfired(state map[string]any, ids []string) ([]string, error) {
-	raw, err := json.Marshal(state["triggers"])
-	if err != nil {
-		return nil, err
-	}
-	var all []struct {
-		ID     string
-		Status string
-		Fired  int `json:"fire_count"`
-	}
-	if err := json.Unmarshal(raw, &all); err != nil {
-		return nil, err
-	}
-	var out []string
-	for _, t := range all {
-		switch {
-		case !slices.Contains(ids, t.ID) || t.Fired > 0:
-		case t.Status == "failed" || t.Status == "cancelled":
-			return nil, step.Errorf("TriggerError", "trigger %s will not fire: it is %s", diag.Repr(t.ID), t.Status)
-		default:
-			out = append(out, t.ID)
-		}
-	}
-	return out, nil
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"agentenv.internal/agentenv/internal/sandbox/fake"
-	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/steptest"
 )
 
@@ -107,7 +106,7 @@ func TestSyncEnvClock(t *testing.T) {
 
 func TestRegisterEnvTriggers(t *testing.T) {
 	r, _ := mailRig(t)
-	e := NewRegisterEnvTriggers(r.Envs)
+	e := NewRegisterEnvTriggers(r.Envs, r.Agents)
 	clock := NewSyncEnvClock(r.Envs)
 	r.Must(clock, `{"id": "c", "type": "sync_env_clock", "env_id": "@local/mail", "virtual_time": "2030-01-02T03:04:05Z"}`)
 	trigger := `{"id": "later", "when": {"type": "time", "at": "%s"}, "actions": [{"type": "permission", "role": "solver", "action": "disable", "tools": ["*"]}]}`
@@ -121,9 +120,5 @@ func TestRegisterEnvTriggers(t *testing.T) {
 	}
 	if err := r.Do(e, `{"id": "t3", "type": "register_env_triggers", "env_id": "@local/mail", "triggers": [`+strings.Replace(soon, "\"time\"", "\"action\"", 1)+`]}`); steptest.ErrorType(err) != "TriggerError" {
 		t.Error(err)
-	}
-	got := steptest.Texts(e.Preflight(t.Context(), r.Doc(`{"id": "t", "type": "register_env_triggers", "env_id": "x", "triggers": [], "executor_agent_name": "a"}`), step.Plan{}))
-	if !strings.HasPrefix(got, "executor_agent_name: agents can't be deployed") {
-		t.Error(got)
 	}
 }
