@@ -394,7 +394,7 @@ nam = "x"
 func topKeys() []string {
 	return slices.Sorted(maps.Keys(map[string]bool{
 		"agents": true, "allow_unknown_fields": true, "artifacts": true, "conversations": true, "delegates": true, "envs": true,
-		"explorer": true, "git_plugins": true, "judge": true, "model": true, "plugins": true, "projects": true, "runner": true, "sandbox": true, "state": true, "stores": true, "task_steps": true,
+		"explorer": true, "git_plugins": true, "judge": true, "mcp": true, "model": true, "plugins": true, "projects": true, "runner": true, "sandbox": true, "state": true, "stores": true, "task_steps": true,
 	}))
 }
 

@@ -120,3 +120,9 @@ func fixFor(r reference) string {
 	}
 	return "put it into the secret store ([stores.secret])"
 }
+
+// IsReference tells a string that stands for a value kept elsewhere, whether it can be resolved or not.
+func IsReference(s string) bool {
+	_, ok, _ := parseReference(s)
+	return ok
+}

@@ -33,6 +33,7 @@ func sections() []section {
 		{"task_steps", []string{"task_steps"}, ""},
 		{"explorer", []string{"explorer"}, ""},
 		{"git_plugins", []string{"git_plugins"}, ""},
+		{"mcp", []string{"mcp"}, ""},
 		{"delegates", []string{"delegates"}, ""},
 		{"projects", []string{"projects"}, ""},
 		{"allow_unknown_fields", []string{"allow_unknown_fields"}, ""},
@@ -152,6 +153,7 @@ func newSchema(state string) *doc.Schema {
 		of("task_steps", group("step types", of("impls", strs("classes of more types")))),
 		of("explorer", explorerTable()),
 		of("git_plugins", gitPluginsTable()),
+		of("mcp", mcpTable()),
 		of("delegates", doc.Field{Doc: "agents that work may be handed to, by name", Type: doc.Type{
 			Kinds: []doc.Kind{doc.Object},
 			Elem:  &doc.Type{Kinds: []doc.Kind{doc.Object}},
@@ -295,10 +297,29 @@ func gitPluginsTable() doc.Field {
 			of("files", given(flag("repositories of this machine may be used"), true)),
 			of("require_signature", flag("refuse what is not signed")))),
 		of("trust_unverified", flag("ask no consent")),
+		of("env_grants", strs("variables of the environment that plugin bundles may read while a workspace is made from them")),
 		of("allow_unbundled_deps", flag("let plugins install packages")),
 		of("update_policy", doc.Field{Doc: "by id", Type: doc.Type{Kinds: []doc.Kind{doc.Object}, Elem: &policy.Type}}),
 		of("autoupdate_interval_hours", given(whole("0 is off", 0, 8760), 6)),
 		of("config", doc.Field{Doc: "settings by id", Type: doc.Type{Kinds: []doc.Kind{doc.Object}, Elem: &doc.Type{Kinds: []doc.Kind{doc.Object}}}}),
+	)
+}
+
+func mcpTable() doc.Field {
+	one := group("",
+		of("name", required(str("its name"))),
+		of("transport", choice(str("how it is spoken to; stdio where it has a command"), "stdio", "http", "streamable_http", "sse")),
+		of("command", str("the program that serves on its standard streams")),
+		of("args", strs("its arguments")),
+		of("env", table("its environment, beside PATH and HOME")),
+		of("url", str("where it is served")),
+		of("headers", table("sent with every request")),
+		of("description", str("what it is for")),
+		of("enabled", given(flag("it is used"), true)))
+	one.Type.Check = checkServer
+	return group("MCP servers of a workspace's agent",
+		of("enabled", given(flag("they are used"), true)),
+		of("servers", doc.Field{Doc: "each with a name of its own", Type: doc.Type{Kinds: []doc.Kind{doc.Array}, Elem: &one.Type, Check: checkServers}}),
 	)
 }
 

@@ -107,7 +107,7 @@ args = ["--token", "canary", "--verbose", "x"]
 	}
 	wantOrder := []string{
 		"document", "object", "image", "secret", "runner", "model", "conversations", "agents", "sandbox", "state", "envs", "artifacts", "task_steps", "explorer",
-		"git_plugins", "delegates", "projects", "allow_unknown_fields",
+		"git_plugins", "mcp", "delegates", "projects", "allow_unknown_fields",
 	}
 	if !slices.Equal(order, wantOrder) {
 		t.Error(order)
@@ -152,7 +152,7 @@ func TestShowOfABrokenFile(t *testing.T) {
 	}
 	w.write(Name, "[model\n")
 	c, l := w.load("")
-	if r, err := c.Show(); err != nil || !l.HasErrors() || r.Error == "" || len(r.Sections) != 18 {
+	if r, err := c.Show(); err != nil || !l.HasErrors() || r.Error == "" || len(r.Sections) != 19 {
 		t.Errorf("%+v %v", r, err)
 	}
 }

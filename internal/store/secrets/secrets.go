@@ -25,7 +25,8 @@ const maxFile = 1 << 20
 // Config says where to look. The order is: environment, Values, File.
 type Config struct {
 	Values map[string]string
-	// File is a YAML file, or JSON where its name ends in .json, of keys and values without nesting. "" for none.
+	// File is a YAML file, or JSON where its name ends in .json, of keys and values without nesting; or a TOML file where its name ends in .toml,
+	// whose tables make dotted keys: token in [bundles.desk] is bundles.desk.token. "" for none. One that isn't there holds nothing if it is TOML.
 	File string
 	// UseEnv looks for an environment variable of the key's name first. One that is empty counts as missing.
 	UseEnv bool
@@ -109,6 +110,9 @@ func read(path string) (map[string]string, diag.List) {
 	var l diag.List
 	pos := diag.Pos{File: path}
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) && strings.EqualFold(filepath.Ext(path), ".toml") {
+		return nil, nil // a workspace's, made with its first secret
+	}
 	if err != nil {
 		if pe, ok := errors.AsType[*fs.PathError](err); ok {
 			err = pe.Err
@@ -146,7 +150,11 @@ func read(path string) (map[string]string, diag.List) {
 func parse(path string, src []byte) (map[string]string, diag.List) {
 	var l diag.List
 	readAs, name := doc.ParseYAML, "YAML"
-	if strings.EqualFold(filepath.Ext(path), ".json") {
+	toml := strings.EqualFold(filepath.Ext(path), ".toml")
+	switch {
+	case toml:
+		readAs, name = doc.ParseTOML, "TOML"
+	case strings.EqualFold(filepath.Ext(path), ".json"):
 		readAs, name = doc.ParseJSON, "JSON"
 	}
 	tree, problems := readAs(path, src)
@@ -165,15 +173,27 @@ func parse(path string, src []byte) (map[string]string, diag.List) {
 		return nil, l
 	}
 	values := make(map[string]string, root.Len())
-	for key, v := range root.Members() {
+	flatten(values, "", root, toml, &l)
+	return values, l
+}
+
+// flatten adds the values of n by their keys, those of tables behind the tables' names.
+func flatten(values map[string]string, at string, n doc.Node, tables bool, l *diag.List) {
+	for key, v := range n.Members() {
+		key = at + key
 		switch v.Kind() {
-		case doc.Object, doc.Array, doc.Null:
+		case doc.Object:
+			if tables {
+				flatten(values, key+".", v, tables, l)
+				continue
+			}
+			fallthrough
+		case doc.Array, doc.Null:
 			l.Errorf(v.KeyPos(), "secrets.shape", "secret %s is %s; the secrets file holds keys with one value each, without nesting", diag.Repr(key), v.Kind())
 		default:
 			values[key] = v.Text()
 		}
 	}
-	return values, l
 }
 
 var _ store.Secrets = (*Secrets)(nil)
