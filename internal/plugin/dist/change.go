@@ -375,7 +375,13 @@ func (w *work) note(dir string) error {
 	if err != nil {
 		return err
 	}
-	return atomicfile.WriteBytes(filepath.Join(dir, recordFile), 0o600, append(b, '\n'))
+	if err := atomicfile.WriteBytes(filepath.Join(dir, recordFile), 0o600, append(b, '\n')); err != nil {
+		return err
+	}
+	if err := Index(dir); err != nil {
+		return fmt.Errorf("note what is installed: %w", err)
+	}
+	return nil
 }
 
 func pinnedURL(d Distribution) string {

@@ -241,11 +241,26 @@ func order(group string) int {
 func (d Distribution) Core(env requirement.Environment) []*requirement.Requirement {
 	var out []*requirement.Requirement
 	for _, line := range d.Requires {
+		if !requirement.IsCore(requirement.Canonical(leadingName(line))) {
+			continue // parsing every line of every distribution costs more than anything else here
+		}
 		if r, err := requirement.ParseMetadata(line); err == nil && requirement.IsCore(r.Canonical()) && r.Applies(env, "") {
 			out = append(out, r)
 		}
 	}
 	return out
+}
+
+// leadingName is the name that a line of Requires-Dist begins with.
+func leadingName(line string) string {
+	line = strings.TrimLeft(line, " \t")
+	end := strings.IndexFunc(line, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '-' && r != '_' && r != '.'
+	})
+	if end < 0 {
+		return line
+	}
+	return line[:end]
 }
 
 // incompatibility is why a distribution can't work with this program; "" when nothing is known against it.

@@ -25,7 +25,7 @@ func (w *work) copyOld(base Interpreter, dir string) (bool, error) {
 	if err := copyTree(w.old.root, dir); err != nil {
 		return true, fmt.Errorf("copy the plugin environment: %w", err)
 	}
-	return true, nil
+	return true, dropIndex(dir)
 }
 
 // refill installs what the current generation holds into a new one of another interpreter, in the same versions.

@@ -224,11 +224,14 @@ func (e *Environment) find() ([]Distribution, []Problem) {
 	var all []Distribution
 	var bad []Problem
 	if e.root != "" {
-		all, bad = Scan(sitePackages(e.root))
+		var known bool
+		if all, bad, known = readIndex(e.root); !known {
+			all, bad = Scan(sitePackages(e.root))
+		}
 	}
 	for _, own := range e.o.Own { // the program's version counts, not that of the program that made the generation
 		d := Distribution{Name: own.Name, Version: own.Version, Own: true}
-		i, found := slices.BinarySearchFunc(all, d.Canonical(), func(d Distribution, name string) int { return cmpString(d.Canonical(), name) })
+		i, found := search(all, d.Canonical())
 		if found {
 			d.Dir = all[i].Dir
 			all[i] = d
@@ -242,11 +245,16 @@ func (e *Environment) find() ([]Distribution, []Problem) {
 // Find is the distribution of a canonical name, for requirements.
 func (e *Environment) Find(canonical string) (requirement.Dist, bool) {
 	all, _ := e.Distributions()
-	i, found := slices.BinarySearchFunc(all, canonical, func(d Distribution, name string) int { return cmpString(d.Canonical(), name) })
+	i, found := search(all, canonical)
 	if !found {
 		return requirement.Dist{}, false
 	}
 	return requirement.Dist{Name: all[i].Name, Version: all[i].Version, Requires: all[i].Requires}, true
+}
+
+// search finds a canonical name among distributions that are sorted by it.
+func search(all []Distribution, canonical string) (int, bool) {
+	return slices.BinarySearchFunc(all, canonical, func(d Distribution, name string) int { return cmpString(d.Canonical(), name) })
 }
 
 // sitePackages are the folders of a virtual environment that hold packages, in the order of its search path.
