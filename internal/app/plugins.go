@@ -43,6 +43,27 @@ func (a *App) PluginEnvironment(ctx context.Context) (*dist.Environment, error) 
 	})
 }
 
+// InstalledPlugin says what is installed of the distribution that a table of the configuration is for: its version, or why the table has no effect.
+func (a *App) InstalledPlugin(ctx context.Context, name string) string {
+	if requirement.IsCore(requirement.Canonical(name)) {
+		return "agent-env itself"
+	}
+	e, err := a.PluginEnvironment(ctx)
+	if err != nil {
+		return "not known: " + err.Error()
+	}
+	all, _ := e.Distributions()
+	i := slices.IndexFunc(all, func(d dist.Distribution) bool { return d.Canonical() == requirement.Canonical(name) })
+	switch {
+	case i < 0:
+		return "not installed"
+	case !all[i].Plugin():
+		return "installed but no agent_env entry point"
+	default:
+		return all[i].Version
+	}
+}
+
 // PluginReport says what is installed in the plugin environment and what became of it. With load every plugin is imported, in processes of
 // their own. commands tells which commands and flags of the command line are taken.
 func (a *App) PluginReport(ctx context.Context, load bool, commands dist.Names) (dist.Report, error) {

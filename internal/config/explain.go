@@ -13,13 +13,19 @@ import (
 type Explanation struct {
 	FormatVersion int           `json:"format_version,omitempty"`
 	Path          string        `json:"path"`
-	About         string        `json:"about,omitempty"` // what it is for
-	Value         any           `json:"value"`           // what counts, with defaults, secrets masked
-	Layers        []Layer       `json:"layers"`          // the places that set it, the one that counts first
+	About         string        `json:"about,omitempty"`   // what it is for
+	Value         any           `json:"value"`             // what counts, with defaults, secrets masked
+	Layers        []Layer       `json:"layers"`            // the places that set it, the one that counts first
+	Package       string        `json:"package,omitempty"` // of [plugins.<distribution>]: what is installed of it; who prints the explanation fills it in
 	Ignored       []string      `json:"ignored,omitempty"`
 	Error         string        `json:"error,omitempty"`
 	Inside        []Explanation `json:"inside,omitempty"` // of a table: its keys
+
+	distribution string
 }
+
+// Distribution is the distribution whose table is explained; "" where it is another one, or a key in it.
+func (e Explanation) Distribution() string { return e.distribution }
 
 // Explain answers for a section by its name, a key, a table, or a table of tables ("stores"), each as TOML spells it.
 func (c *Config) Explain(path string) (Explanation, error) {
@@ -52,6 +58,9 @@ func (c *Config) explain(path []string, deep bool) Explanation {
 	e := Explanation{Path: key(path), Layers: c.layers(path), Error: c.errorsAt(path)}
 	if e.Layers == nil {
 		e.Layers = []Layer{}
+	}
+	if len(path) == 2 && path[0] == "plugins" {
+		e.distribution = path[1]
 	}
 	if f := c.field(path...); f != nil {
 		e.About = f.Doc

@@ -31,6 +31,7 @@ type Section struct {
 	Impl     string   `json:"impl,omitempty"`
 	Config   any      `json:"config,omitempty"`  // of a class table, with defaults
 	Value    any      `json:"value,omitempty"`   // of every other section, with defaults
+	Package  string   `json:"package,omitempty"` // of [plugins.<distribution>]: what is installed of it; who prints the report fills it in
 	Ignored  []string `json:"ignored,omitempty"` // keys that an untrusted file may not set
 	Error    string   `json:"error,omitempty"`
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/cobra"
@@ -19,20 +20,23 @@ func newShow(p *verb.Program) *cobra.Command {
 It works, and exits 1, when the file is broken.`,
 		Example: "  agent-env config show\n  agent-env config show sandbox model --json",
 		Args:    cobra.ArbitraryArgs,
-		RunE:    func(_ *cobra.Command, args []string) error { return show(p, args, *asJSON) },
+		RunE:    func(cmd *cobra.Command, args []string) error { return show(cmd.Context(), p, args, *asJSON) },
 	}
 	asJSON = verb.JSONFlag(cmd, "print one JSON object")
 	return cmd
 }
 
-func show(p *verb.Program, sections []string, asJSON bool) error {
-	c, err := load(p)
+func show(ctx context.Context, p *verb.Program, sections []string, asJSON bool) error {
+	a, err := p.App()
 	if err != nil {
 		return err
 	}
-	r, err := c.Show(sections...)
+	r, err := a.Config().Show(sections...)
 	if err != nil {
 		return err
+	}
+	for i := range r.Plugins {
+		r.Plugins[i].Package = a.InstalledPlugin(ctx, r.Plugins[i].Name)
 	}
 	if asJSON {
 		if err := p.Streams.JSON(r); err != nil {
@@ -72,6 +76,9 @@ func printSection(s *term.Streams, sec config.Section) {
 		s.Printf("  (%s)", from(*sec.Winner))
 	}
 	s.Printf("\n")
+	if sec.Package != "" {
+		s.Printf("  package  %s\n", term.Clean(sec.Package))
+	}
 	switch {
 	case sec.Impl != "":
 		s.Printf("  impl    %s\n", term.Clean(sec.Impl))
