@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/catalog"
+	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/plugin/dist"
@@ -122,7 +122,7 @@ func (a *App) named(ctx context.Context, remove []string) error {
 }
 
 func (a *App) reportOptions(e *dist.Environment, commands dist.Names) dist.ReportOptions {
-	return dist.ReportOptions{Builtin: a.builtinNames(commands), Impls: a.impls(), Config: a.configTrouble(), Loader: pluginLoader{e, a.opt.Env}}
+	return dist.ReportOptions{Builtin: a.builtinNames(commands), Impls: a.impls(), Config: a.configTrouble(), Loader: pluginLoader{a, e}}
 }
 
 // builtinNames tells which names the program serves itself.
@@ -159,6 +159,16 @@ func (a *App) impls() []dist.Impl {
 			out = append(out, dist.Impl{Group: t.group, Value: class, File: c.Path(), Table: t.table})
 		}
 	}
+	for _, t := range []struct{ section, group string }{{"sandbox", dist.GroupSandboxes}, {"state", dist.GroupStates}} {
+		for _, name := range c.Providers(t.section) {
+			if class := c.ProviderImpl(t.section, name); class != config.Local {
+				out = append(out, dist.Impl{Group: t.group, Name: name, Value: class, File: c.Path(), Table: t.section + ".providers." + name})
+			}
+		}
+	}
+	for _, class := range c.ExplorerImpls() {
+		out = append(out, dist.Impl{Group: dist.GroupExplorer, Value: class, File: c.Path(), Table: "explorer.plugins"})
+	}
 	return out
 }
 
@@ -182,44 +192,6 @@ func (a *App) configTrouble() *dist.Trouble {
 
 // ConfigTrouble is what is wrong with the configuration, as reports about plugins say it; nil when nothing is.
 func (a *App) ConfigTrouble() *dist.Trouble { return a.configTrouble() }
-
-// pluginLoader loads the plugins of an environment.
-type pluginLoader struct {
-	e   *dist.Environment
-	env func(string) (string, bool)
-}
-
-// Load imports what is written in Python in processes of its own; of executables it only looks whether they are there.
-func (l pluginLoader) Load(ctx context.Context, claims []dist.Claim) ([]dist.Loaded, error) {
-	out := make([]dist.Loaded, len(claims))
-	var entries []pyhost.Entry
-	var where []int
-	for i, c := range claims {
-		if !c.Exec {
-			entries, where = append(entries, pyhost.Entry{Group: c.Group, Name: c.Name, Value: c.Value}), append(where, i)
-			continue
-		}
-		out[i] = dist.Loaded{Status: dist.Active, Type: c.Name}
-		if l.e.Script(c.Value) == "" {
-			out[i] = dist.Loaded{Status: dist.Failed, Code: dist.CodeLoadFailed, Reason: "failed to load: it installed no executable " + diag.Repr(c.Value)}
-		}
-	}
-	if len(entries) == 0 {
-		return out, nil
-	}
-	if l.e.Python() == "" {
-		return nil, errors.New("there is no plugin environment to load classes in: add a plugin first")
-	}
-	loaded, err := pyhost.Loader{Python: l.e.Python()}.Load(ctx, entries)
-	if err != nil {
-		return nil, err
-	}
-	for n, i := range where {
-		r := loaded[n]
-		out[i] = dist.Loaded{Status: dist.Status(r.Status), Code: r.Code, Reason: r.Reason, Type: typeName(r.Type)}
-	}
-	return out, nil
-}
 
 // installedPlugins is what bundles ask of the plugin environment.
 type installedPlugins struct{ a *App }
@@ -249,15 +221,4 @@ func (p installedPlugins) Origin(ctx context.Context, group, name string) (catal
 		return catalog.Origin{}, false
 	}
 	return all.Origin(ctx, group, name)
-}
-
-// typeName is the name in what a load says of a type.
-func typeName(raw json.RawMessage) string {
-	var t struct {
-		Name string `json:"name"`
-	}
-	if json.Unmarshal(raw, &t) != nil {
-		return ""
-	}
-	return t.Name
 }

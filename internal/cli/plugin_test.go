@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -172,6 +173,11 @@ func pluginWheel(name string) (wheeltest.Wheel, error) {
 			Name: "agentenv-bundled", Version: "1.0.0", Entries: map[string]map[string]string{plugin.GroupBundles: {"from-acme": "acme_bundles"}},
 			Files: map[string]string{"acme_bundles/__init__.py": "", "acme_bundles/from-acme/tasks/bundle.json": `[{"id": "check", "type": "acme_check", "expected": "x"}]`},
 		}
+	case "promises": // what its program doesn't serve
+		w.Name, w.Files["@/"+plugin.ManifestName] = "agentenv-promises", strings.ReplaceAll(string(manifest), `"acme`, `"promised`)
+	case "dies":
+		w.Name, w.Files["@/"+plugin.ManifestName] = "agentenv-dies", strings.ReplaceAll(string(manifest), `"acme`, `"dying`)
+		w.Scripts["acme-plugin"] = []byte("#!/bin/sh\necho no library >&2\nexit 3\n")
 	case "gone":
 		w.Scripts = nil
 	default:

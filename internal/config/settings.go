@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"time"
 
 	"context"
@@ -241,6 +242,18 @@ func (c *Config) Providers(section string) []string {
 func (c *Config) Provider(ctx context.Context, section, name string, secrets Secrets) (Class, error) {
 	return c.class(ctx, secrets, nil, section, "providers", name)
 }
+
+// ProviderImpl is the class that a table of Providers names; Local where it sets up the built-in of its name.
+func (c *Config) ProviderImpl(section, name string) string {
+	n := c.value(section, "providers", name)
+	if n.Kind() == doc.String {
+		return n.Text()
+	}
+	return cmp.Or(n.Get("impl").Text(), Local)
+}
+
+// ExplorerImpls are the classes of more routes of the console.
+func (c *Config) ExplorerImpls() []string { return stringList(c.value("explorer", "plugins", "impls")) }
 
 // Explorer is the console.
 type Explorer struct {

@@ -3,6 +3,7 @@ package plugin
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -55,7 +56,8 @@ func check(ctx context.Context, p *verb.Program, cmd *cobra.Command, asJSON bool
 		}
 	}
 	trouble := a.ConfigTrouble()
-	ok := len(bad) == 0 && trouble == nil && len(r.Discovery) == 0
+	groups := alone(r, bad)
+	ok := len(bad) == 0 && trouble == nil && len(r.Discovery) == 0 && len(groups) == 0
 	if asJSON {
 		out := checked{report: encode(a, r), OK: ok, Problems: []problem{}}
 		for _, c := range bad {
@@ -70,14 +72,32 @@ func check(ctx context.Context, p *verb.Program, cmd *cobra.Command, asJSON bool
 	for _, c := range bad {
 		p.Streams.Println(term.Clean(fmt.Sprintf("%s %s: %s %s: ", c.Package, c.Version, dist.GroupWord(c.Group), c.Name)) + state(c))
 	}
+	for _, g := range groups {
+		if trouble == nil {
+			p.Streams.Println(term.Clean(fmt.Sprintf("%s: %s [%s]", g, r.Groups[g].Reason, r.Groups[g].Code)))
+		}
+	}
 	switch {
 	case len(bad) > 0:
 		return fmt.Errorf("%d plugin contribution(s) did not take effect", len(bad))
 	case trouble != nil:
 		return fmt.Errorf("the configuration can't be used: %s", trouble.Reason)
+	case len(groups) > 0:
+		return fmt.Errorf("%s of the configuration did not take effect", verb.Count(len(groups), "table"))
 	case !ok:
 		return fmt.Errorf("the metadata of %s can't be read", verb.Count(len(r.Discovery), "package"))
 	}
 	p.Streams.Printf("ok: %d plugin package(s), %d contribution(s), all in effect\n", len(r.Plugins), total)
 	return nil
+}
+
+// alone are the groups that are blocked and have no contribution that says so, sorted: classes of the configuration that don't load.
+func alone(r dist.Report, bad []dist.Contribution) []string {
+	var out []string
+	for _, g := range sortedKeys(r.Groups) {
+		if !slices.ContainsFunc(bad, func(c dist.Contribution) bool { return c.Group == g }) {
+			out = append(out, g)
+		}
+	}
+	return out
 }

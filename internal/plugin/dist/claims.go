@@ -100,7 +100,12 @@ type Contribution struct {
 	Reason     string
 	ReplacedBy *Replacement
 	Conflicts  []Claim // the other claims on the name
+
+	option *Option // of GroupOptions, once it is loaded
 }
+
+// Option is the option of a contribution to GroupOptions that was loaded; nil of any other.
+func (c Contribution) Option() *Option { return c.option }
 
 // Usable tells that nothing is known against the contribution.
 func (c Contribution) Usable() bool { return c.Status == "" || c.Status == Active }

@@ -3,6 +3,7 @@ package dist
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,7 +24,17 @@ type Loaded struct {
 	Status Status // Active, Failed or Skipped
 	Code   string
 	Reason string
-	Type   string // the name that the thing has itself
+	Type   string  // the name that the thing has itself
+	Option *Option // of GroupOptions
+	Alias  string  // of GroupArtifacts: the type that an entry point under an older name stands for; "" where it is its own
+}
+
+// Option is an option of the command line that a plugin adds.
+type Option struct {
+	Flags   []string `json:"flags"`   // as people write them: --verbose, -v
+	Value   bool     `json:"value"`   // a value follows
+	Metavar string   `json:"metavar"` // what the value is called
+	Object  uint64   `json:"object"`  // which object it is, among those that were loaded together
 }
 
 // Impl is a class that the configuration names.
@@ -83,15 +94,19 @@ func (e *Environment) Report(ctx context.Context, o ReportOptions) (Report, erro
 	if o.Config != nil {
 		block(found, *o.Config, r.Groups)
 	} else {
-		err := load(ctx, found, o.Loader)
-		if err == nil && r.Loaded && len(found) > 0 {
+		err := load(ctx, found, o)
+		if err == nil && r.Loaded {
 			err = apply(ctx, found, o, r.Groups)
 		}
 		if ctx.Err() != nil {
 			return Report{}, context.Cause(ctx)
 		}
 		if err != nil {
-			stop(found, Trouble{CodeGroupFailed, err.Error()}, r.Groups)
+			why := Trouble{CodeGroupFailed, err.Error()}
+			stop(found, why, r.Groups)
+			for _, impl := range o.Impls {
+				r.Groups[impl.Group] = why
+			}
 		}
 	}
 	for _, d := range all {
@@ -156,7 +171,8 @@ func (c *Contribution) unloaded() {
 }
 
 // load fills in what the loader says of what is not settled.
-func load(ctx context.Context, found []Contribution, l Loader) error {
+func load(ctx context.Context, found []Contribution, o ReportOptions) error {
+	l := o.Loader
 	var open []int
 	var claims []Claim
 	for i := range found {
@@ -186,8 +202,69 @@ func load(ctx context.Context, found []Contribution, l Loader) error {
 		if c.Status == "" {
 			c.Status, c.Code, c.Reason = Unloaded, CodeUnknownStatus, "nothing came of loading it"
 		}
+		c.option = loaded[n].Option
+	}
+	settleOptions(found, o.Builtin)
+	for n, i := range open {
+		settleAlias(found, &found[i], loaded[n].Alias)
 	}
 	return nil
+}
+
+// settleAlias refuses an older name of an artifact type whose own name isn't the same class's.
+func settleAlias(found []Contribution, c *Contribution, of string) {
+	if of == "" || c.Status != Active || c.Group != GroupArtifacts {
+		return
+	}
+	own := slices.ContainsFunc(found, func(o Contribution) bool {
+		return o.Group == c.Group && o.Name == of && o.Status == Active && sameClass(o.Value, c.Value)
+	})
+	if !own {
+		c.Status, c.Code = Failed, CodeAlias
+		c.Reason = fmt.Sprintf("its type is %s, which isn't the same class: %s can't be an older name of it", quote(of), quote(c.Name))
+	}
+}
+
+// settleOptions gives flags to their options: those of the program itself are taken, one flag of two options is neither's, and an option that is
+// exported twice is attached once.
+func settleOptions(found []Contribution, builtin Names) {
+	byFlag := map[string][]int{}
+	first := map[uint64]int{}
+	for i := range found {
+		c := &found[i]
+		if c.Group != GroupOptions || c.Status != Active || c.option == nil {
+			continue
+		}
+		if j, again := first[c.option.Object]; again && c.option.Object != 0 {
+			c.Code, c.Reason = CodeAttached, fmt.Sprintf("the same option as %s", found[j].by())
+			continue
+		}
+		first[c.option.Object] = i
+		for _, flag := range c.option.Flags {
+			if builtin != nil && builtin(GroupOptions, flag) {
+				c.Status, c.Code, c.Reason = Skipped, CodeBuiltinName, fmt.Sprintf("%s is an option of agent-env itself", quote(flag))
+			}
+			byFlag[flag] = append(byFlag[flag], i)
+		}
+	}
+	for _, flag := range slices.Sorted(maps.Keys(byFlag)) {
+		same := byFlag[flag]
+		for _, i := range same {
+			c := &found[i]
+			if len(same) < 2 || c.Status == Skipped {
+				continue
+			}
+			var others []string
+			for _, j := range same {
+				if j != i {
+					others = append(others, found[j].by())
+					c.Conflicts = append(c.Conflicts, found[j].Claim)
+				}
+			}
+			c.Status, c.Code = Conflict, CodeNameConflict
+			c.Reason = fmt.Sprintf("%s is also a flag of %s; remove all but one with `agent-env plugin remove <package>`", quote(flag), strings.Join(others, ", "))
+		}
+	}
 }
 
 // apply lets the classes of the configuration take their names.

@@ -168,3 +168,35 @@ func TestRefused(t *testing.T) {
 		t.Errorf("an option as an index: %v", err)
 	}
 }
+
+// TestReportOfOptions: whose a flag of the command line is, and what an older name of an artifact type needs.
+func TestReportOfOptions(t *testing.T) {
+	const options, artifacts = dist.GroupOptions, dist.GroupArtifacts
+	one := wheeltest.Wheel{Name: "one", Version: "1", Entries: map[string]map[string]string{
+		options:   {"a": "one:a", "again": "one:same_as_a", "core": "one:core", "shared": "one:shared"},
+		artifacts: {"fresh": "one:Fresh", "stale": "one:Fresh", "lost": "one:Lost"},
+	}}
+	two := wheeltest.Wheel{Name: "two", Version: "2", Entries: map[string]map[string]string{options: {"shared": "two:shared", "ok": "two:ok"}}}
+	option := func(object uint64, flags ...string) dist.Loaded {
+		return dist.Loaded{Status: dist.Active, Option: &dist.Option{Flags: flags, Object: object}}
+	}
+	l := loader{
+		"one:a": option(1, "--alpha", "-a"), "one:same_as_a": option(1, "--alpha", "-a"), "one:core": option(2, "--verbose", "--own"),
+		"one:shared": option(3, "--shared"), "two:shared": option(4, "--shared", "-s"), "two:ok": option(5, "--ok"),
+		"one:Fresh": {Status: dist.Active, Alias: "fresh"}, "one:Lost": {Status: dist.Active, Alias: "found"},
+	}
+	builtin := func(group, name string) bool { return group == options && name == "--verbose" }
+	r, err := open(t, one, two).Report(t.Context(), dist.ReportOptions{Loader: l, Builtin: builtin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := flat(r)
+	want := []string{
+		"one artifacts fresh: active", "one artifacts lost: failed alias-refused", "one artifacts stale: active",
+		"one cli_root_options a: active", "one cli_root_options again: active already-attached", "one cli_root_options core: skipped builtin-name",
+		"one cli_root_options shared: conflict name-conflict", "two cli_root_options ok: active", "two cli_root_options shared: conflict name-conflict",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import threading
+import typing
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .faults import OWN, place_of, safe_repr
@@ -102,7 +103,17 @@ def type_of(found: Any, group: str, name: str) -> Dict[str, Any]:
         out["refs"] = [r.document() for r in refs]
     if getattr(found, "scores", None) is True:
         out["scores"] = True
+    if group == OPTIONS:
+        out["option"] = option_of(found)
+    if group == ARTIFACTS and own != name:
+        out["alias_of"] = own
     return out
+
+
+def option_of(found: Any) -> Dict[str, Any]:
+    """What the command line must know of an option: its flags, whether a value follows, and which object it is within this process."""
+    takes = not found.is_flag and not found.count
+    return {"flags": [*found.opts, *found.secondary_opts], "value": takes, "metavar": str(found.metavar or found.type.name).upper() if takes else "", "object": id(found)}
 
 
 def _import(value: str) -> Any:
@@ -168,9 +179,27 @@ def _artifact(found: Any, name: str) -> None:
     from agent_env.artifact import Artifact
 
     _derives(lambda: Artifact, "agent_env.artifact.Artifact")(found, name)
-    if not getattr(found, "type", ""):
+    own = getattr(found, "type", "")
+    if not own or not isinstance(own, str):
         raise TypeError(f"{_called(found)} has no default of the field type")
-    _named(found, name)
+    if not name or name == own:
+        return
+    older = _spellings(found)
+    if older and name not in older:
+        raise NotLoaded("alias-refused", failed(TypeError(f"{_called(found)} has the type {own!r}, whose spellings are {', '.join(map(repr, older))}, and not {name!r}")))
+    if not older:
+        _named(found, name)
+
+
+def _spellings(found: type) -> Tuple[Any, ...]:
+    """The names that the field ``type`` of an artifact's class may have, where it is a Literal: its own and older ones."""
+    try:
+        hint = typing.get_type_hints(found).get("type")
+    except Exception:  # noqa: BLE001 - annotations of plugins may name anything
+        return ()
+    if typing.get_origin(hint) is typing.ClassVar:
+        hint = (typing.get_args(hint) or (None,))[0]
+    return typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
 
 
 def _command(found: Any, name: str) -> None:
@@ -188,6 +217,8 @@ def _option(found: Any, name: str) -> None:
         raise TypeError(f"{_called(found)} is no click option")
     if found.required:
         raise TypeError(f"{_called(found)} is required, and an option of agent-env itself must not be")
+    if found.nargs != 1 and not found.is_flag:
+        raise TypeError(f"{_called(found)} takes {found.nargs} values, and an option of agent-env itself takes one or none")
     if found.expose_value:
         raise TypeError(f"{_called(found)} must have expose_value=False: what it gives goes to its callback")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Optional
+from typing import ClassVar, Literal, Optional
 
 from agent_env.artifact import Artifact
 from agent_env.env.env import DeployedEnv, Env
@@ -60,3 +60,9 @@ class Note(Artifact):
     """A note."""
 
     type = "note"
+
+
+class Fresh(Artifact):
+    """Goes by an older name too."""
+
+    type: Literal["fresh", "stale"] = "fresh"
