@@ -58,9 +58,10 @@ bench-peer: build
 	PEER_SH=$(abspath $(PEER_SH)) $(GO) run ./bench/peer -binary bin/agent-env
 	PEER_SH=$(abspath $(PEER_SH)) $(GO) run ./bench/gateway -binary bin/agent-env
 
-## bench-gateway: the gateway alone beside the peer's
+## bench-gateway: the gateway alone beside the peer's, a Go and then a Python environment behind both
 bench-gateway: build
 	PEER_SH=$(abspath $(PEER_SH)) $(GO) run ./bench/gateway -binary bin/agent-env
+	PEER_SH=$(abspath $(PEER_SH)) $(GO) run ./bench/gateway -binary bin/agent-env -python
 
 ## bench-engine: sandboxes beside docker run, in one run
 bench-engine: guest

@@ -1,15 +1,16 @@
 // Command gateway measures `agent-env gateway` beside the Python peer's, in one run on one machine, and prints a Markdown table.
 //
-// Both stand in front of the same tiny Go environment. Each is driven by 1, 16 and 256 clients at /mcp, /step and /svc; the calls straight at the
+// Both stand in front of the same tiny environment: a Go one, or with -python one on FastMCP in the peer's Python. Each is driven by 1, 16 and 256 clients at /mcp, /step and /svc; the calls straight at the
 // environment are measured too. CPU is the gateway process's own, from /proc.
 //
-//	go run ./bench/gateway -binary bin/agent-env [-clients 1,16,256] [-seconds 3] [-out FILE]
+//	go run ./bench/gateway -binary bin/agent-env [-python] [-clients 1,16,256] [-seconds 3] [-out FILE]
 //
 // The peer comes from the script in $PEER_SH (default ../shared/tools/peer.sh); -no-peer measures ours alone. With no arguments but -serve it is the environment.
 package main
 
 import (
 	"context"
+	_ "embed" // for server.py
 	"errors"
 	"flag"
 	"fmt"
@@ -42,6 +43,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	seconds := fl.Float64("seconds", 3, "how long each row is driven")
 	out := fl.String("out", "", "write the table to this file too")
 	noPeer := fl.Bool("no-peer", false, "measure the program alone")
+	inPython := fl.Bool("python", false, "have a Python environment behind the gateways")
 	isServer := fl.Bool("serve", false, "be the environment")
 	if err := fl.Parse(args); err != nil {
 		return err
@@ -57,7 +59,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		}
 		clients = append(clients, n)
 	}
-	b := bench{clients: clients, length: time.Duration(*seconds * float64(time.Second))}
+	b := bench{clients: clients, length: time.Duration(*seconds * float64(time.Second)), inPython: *inPython}
 	defer b.stop()
 	table, err := b.measure(ctx, *binary, !*noPeer)
 	if err != nil {
@@ -72,10 +74,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 // bench is one run: the processes that it started, and what it measured.
 type bench struct {
-	clients []int
-	length  time.Duration
-	started []*exec.Cmd
-	dir     string
+	clients  []int
+	length   time.Duration
+	inPython bool // the environment is one in Python
+	started  []*exec.Cmd
+	dir      string
 }
 
 // stop ends what was started.
@@ -92,11 +95,7 @@ func (b *bench) measure(ctx context.Context, binary string, withPeer bool) (stri
 	if b.dir, err = os.MkdirTemp("", "agent-env-bench-"); err != nil {
 		return "", err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	env, err := b.start(ctx, "/.well-known/agent-env.json", []string{"ENVIRONMENT_NAME=svc0"}, self, "-serve")
+	env, err := b.environment(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -119,6 +118,30 @@ func (b *bench) measure(ctx context.Context, binary string, withPeer bool) (stri
 	}
 	time.Sleep(time.Second) // the peer discovers its tools after it serves its card
 	return b.table(ctx, env, gateways)
+}
+
+//go:embed server.py
+var pythonServer []byte
+
+// environment starts the environment that stands behind the gateways.
+func (b *bench) environment(ctx context.Context) (process, error) {
+	name := []string{"ENVIRONMENT_NAME=svc0"}
+	if !b.inPython {
+		self, err := os.Executable()
+		if err != nil {
+			return process{}, err
+		}
+		return b.start(ctx, "/.well-known/agent-env.json", name, self, "-serve")
+	}
+	bin, err := peerBin(ctx)
+	if err != nil {
+		return process{}, err
+	}
+	script := filepath.Join(b.dir, "server.py")
+	if err := os.WriteFile(script, pythonServer, 0o600); err != nil {
+		return process{}, err
+	}
+	return b.start(ctx, "/.well-known/agent-env.json", name, filepath.Join(bin, "python"), "-B", script)
 }
 
 func (b *bench) table(ctx context.Context, env process, gateways []process) (string, error) {
@@ -202,17 +225,25 @@ func (b *bench) start(ctx context.Context, ready string, env []string, name stri
 	return p, fmt.Errorf("%s doesn't answer; it said:\n%s", name, said)
 }
 
-// peerGateway finds the peer's Python, and makes a folder to import its gateway from.
-func peerGateway(ctx context.Context, dir string) (python, path string, err error) {
+// peerBin is the folder of the peer's programs.
+func peerBin(ctx context.Context) (string, error) {
 	script := os.Getenv("PEER_SH")
 	if script == "" {
 		script = "../shared/tools/peer.sh"
 	}
 	out, err := exec.CommandContext(ctx, "bash", script).Output()
 	if err != nil {
-		return "", "", fmt.Errorf("install the peer with %s (or use -no-peer): %w", script, err)
+		return "", fmt.Errorf("install the peer with %s (or use -no-peer): %w", script, err)
 	}
-	bin := strings.TrimSpace(string(out))
+	return strings.TrimSpace(string(out)), nil
+}
+
+// peerGateway finds the peer's Python, and makes a folder to import its gateway from.
+func peerGateway(ctx context.Context, dir string) (python, path string, err error) {
+	bin, err := peerBin(ctx)
+	if err != nil {
+		return "", "", err
+	}
 	found, err := filepath.Glob(filepath.Join(bin, "..", "lib", "python3.*", "site-packages", "agent_env", "env", "gateway"))
 	if err != nil || len(found) != 1 {
 		return "", "", errors.New("the peer holds no gateway")
