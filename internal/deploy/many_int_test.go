@@ -69,6 +69,38 @@ func TestFiftyAtOnce(t *testing.T) {
 	}
 }
 
+// Deployments one after another, each with its first tool call: what a task waits for. On an engine the image is built before.
+func TestFirstCall(t *testing.T) {
+	for name, p := range map[string]sandbox.Provider{"local": localProvider(t, nil), "docker": engineProvider(t)} {
+		t.Run(name, func(t *testing.T) {
+			r := steptest.WithAll(t, deploy.EnvOptions{}, steptest.Named{Name: name, Provider: p})
+			r.PutEnv("@local/mail", "mail", serveWords, steptest.File{Path: "Dockerfile", Text: wordsDockerfile})
+			stored, err := envstore.Read(t.Context(), r.Store, "@local/mail", 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var took []time.Duration
+			for i := range 21 {
+				run, began := fmt.Sprint("run", i), time.Now()
+				v, err := r.Envs.Deploy(t.Context(), deploy.EnvRequest{Run: run, Step: "up", Attempt: 1, Env: stored})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := v.Gateway.CallTool(t.Context(), owner, "mail_words", []byte("{}")); err != nil {
+					t.Fatal(err)
+				}
+				took = append(took, time.Since(began))
+				if _, err := r.Deploy.Down(t.Context(), run); err != nil {
+					t.Fatal(err)
+				}
+			}
+			slices.Sort(took[1:]) // the first makes what the others share
+			t.Logf("first tool call after %s, then p50 %s, longest %s", took[0].Round(time.Millisecond), took[11].Round(time.Millisecond), took[20].Round(time.Millisecond))
+			gone(t, r, p)
+		})
+	}
+}
+
 const (
 	stateVar    = "AGENTENV_TEST_DEPLOY_STATE"
 	postgresVar = "AGENTENV_TEST_DEPLOY_POSTGRES"

@@ -28,10 +28,18 @@ func TestOfficialClientsAtOurGateway(t *testing.T) {
 	url := ourGateway(t, children)
 	const size = 64 << 20
 	cmd := exec.CommandContext(t.Context(), filepath.Join(peerBin(t), "python"), filepath.Join("testdata", "gateway_client.py"), url, strconv.Itoa(size))
+	began := time.Now()
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("the client: %v\n%s", err, stderr(err))
 	}
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, most, _ := strings.Cut(string(status), "VmHWM:")
+	most, _, _ = strings.Cut(most, "\n")
+	t.Logf("the client had its results after %s; the process of the gateway held %s at most", time.Since(began).Round(10*time.Millisecond), strings.TrimSpace(most))
 	var seen struct {
 		Progress   []float64
 		Version    string
