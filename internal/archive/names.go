@@ -62,6 +62,9 @@ func linkStays(name, target string) bool {
 	return up <= strings.Count(name, "/")
 }
 
+// Fold is what names have in common that are one on file systems which ignore case and Unicode form.
+func Fold(name string) string { return fold(name) }
+
 // fold is what names have in common that are one on file systems which ignore case and Unicode form.
 func fold(name string) string {
 	ascii := true
