@@ -112,6 +112,10 @@ func evals(at asked) []workload {
 			name: "1,000 prompts at once to the built-in agent, a model that takes 50 ms", args: []string{"run", "."}, once: true, alone: true,
 			bundle: func(dir string) error { return prompts(dir, at, builtIn(), "default-agent") },
 		},
+		{
+			name: "1,000 prompts at once to an agent elsewhere that takes 50 ms", args: []string{"run", "."}, once: true,
+			bundle: func(dir string) error { return prompts(dir, at, elsewhere(at), "helper") },
+		},
 	}
 }
 

@@ -29,7 +29,7 @@ func (a *App) Models(ctx context.Context) (*source.Models, error) {
 		if err != nil {
 			return nil, err
 		}
-		m := source.New(s, a.modelSettings, model.Patience{})
+		m := source.New(s, a.modelSettings, model.Patience{}, a.opt.Log)
 		a.onClose(func(context.Context) error { m.Close(); return nil })
 		return m, nil
 	})

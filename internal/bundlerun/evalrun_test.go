@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -99,7 +100,7 @@ func newEvals(t *testing.T, tasks int) *evals {
 			c.Out.Append("prompt_responses", map[string]any{"prompt_id": "p", "prompt_text": c.Doc.Get("prompt").Text(), "response": res.Message.Text()}),
 			c.Out.Set(step.Child("metadata/models/solver", c.Step), "scripted:@local/agent"))
 	})
-	models := source.New(e.store, func(context.Context) (source.Settings, error) { return source.Settings{}, nil }, model.Patience{})
+	models := source.New(e.store, func(context.Context) (source.Settings, error) { return source.Settings{}, nil }, model.Patience{}, slog.New(slog.DiscardHandler))
 	t.Cleanup(models.Close)
 	e.execs["rubrics_verifier"] = verify.NewRubricsVerifier(verify.RubricsOptions{
 		Store: e.store, Models: models, Panel: func(context.Context) (verify.Panel, error) { return verify.Panel{}, nil },

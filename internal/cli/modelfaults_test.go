@@ -216,7 +216,7 @@ func TestModelFaults(t *testing.T) {
 	}
 }
 
-// TestNoEndpoint: nobody listens, and a name does not resolve.
+// TestNoEndpoint: nobody listens, and a name does not resolve. That is told while it is still tried.
 func TestNoEndpoint(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -227,11 +227,14 @@ func TestNoEndpoint(t *testing.T) {
 	for _, url := range []string{"http://" + addr, "http://models.invalid"} {
 		t.Run(url, func(t *testing.T) {
 			t.Parallel()
-			home := asking(t, url, 2, 1)
+			home := asking(t, url, 2, 3)
 			e := ask(t, home, "run", "./b", "--k", "3", "--concurrency", "2")
 			if e.code != 1 || e.Counts["infra_failed"] == 0 || e.Counts["infra_failed"]+e.Held != 6 || !strings.Contains(e.Halted, "unreachable") ||
 				!strings.Contains(e.Halted, "see that model.base_url is right") {
 				t.Errorf("exit %d, %v, held %d: %s\n%s", e.code, e.Counts, e.Held, e.Halted, e.stderr)
+			}
+			if n := strings.Count(e.stderr, "Warning: the model endpoint "+url+" can't be reached: "); n != 1 || !strings.Contains(e.stderr, "; it is tried again for up to 3s; see that model.base_url is right") {
+				t.Errorf("told %d times:\n%s", n, e.stderr)
 			}
 		})
 	}

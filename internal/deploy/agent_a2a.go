@@ -23,7 +23,8 @@ import (
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
-// a2aRunner speaks to an agent that serves A2A: in a box, or elsewhere. Its prompts are made one at a time.
+// a2aRunner speaks to an agent that serves A2A: in a box, or elsewhere. In a box its prompts are made one at a time, so that what passes its model's door
+// belongs to one prompt; elsewhere as turns allow.
 type a2aRunner struct {
 	agent     *Agent
 	client    *a2a.Client
@@ -42,27 +43,20 @@ type a2aRunner struct {
 	peerDoors map[*Agent]string
 	ending    []func() // at Close
 
-	prompt   sync.Mutex // held during a prompt
+	turns turns
+
+	mu       sync.Mutex
 	settings Settings
 	system   string // the system prompt that the agent was given last
 }
 
-// exchanges are what a prompt's agent and its model said.
-type exchanges struct {
-	ctx    context.Context //nolint:containedctx // the prompt's
-	log    *exchangeLog
-	mu     sync.Mutex
-	record func(trajectory.Event) error
-	spent  func(model.Usage)
-	usage  model.Usage
-	last   modelproxy.Exchange
-	n      int
-}
-
 // Configure sets what the agent's card lists. An agent that can't be given its system prompt is refused.
 func (r *a2aRunner) Configure(ctx context.Context, s Settings) error {
-	r.prompt.Lock()
-	defer r.prompt.Unlock()
+	_, leave, err := r.turns.enter(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	defer leave()
 	left, err := r.configure(ctx, s)
 	if err != nil {
 		return err
@@ -70,12 +64,17 @@ func (r *a2aRunner) Configure(ctx context.Context, s Settings) error {
 	if slices.Contains(left, "system_prompt") {
 		return &NotTaken{"system prompt"}
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.settings = s
 	return nil
 }
 
 // configure sets what the agent's card lists, and answers what it doesn't. A system prompt is sent when it isn't the one that the agent has.
 func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, err error) {
+	r.mu.Lock()
+	has := r.system
+	r.mu.Unlock()
 	op, ok := r.card.AgentOperation(wire.URNAgentConfig, "set")
 	in := map[string]any{}
 	for _, f := range []struct {
@@ -86,7 +85,7 @@ func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, e
 		{"name", s.Name, s.Name != ""},
 		{"description", s.Description, s.Description != ""},
 		{"role", s.Role, s.Role != ""},
-		{"system_prompt", s.SystemPrompt, s.SystemPrompt != r.system},
+		{"system_prompt", s.SystemPrompt, s.SystemPrompt != has},
 		{"model", s.Model, s.Model != ""},
 		{"model_params", s.ModelParams, s.ModelParams != nil},
 		{"effort", s.Effort, s.Effort != ""},
@@ -112,6 +111,8 @@ func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, e
 		return left, err
 	}
 	if _, ok := in["system_prompt"]; ok {
+		r.mu.Lock()
+		defer r.mu.Unlock()
 		r.system = s.SystemPrompt
 	}
 	return left, nil
@@ -249,19 +250,36 @@ func (r *a2aRunner) proxyFor(ctx context.Context, s Settings, x *exchanges) (*mo
 
 // Prompt configures the agent, sends it the message and waits for its task.
 func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
-	r.prompt.Lock()
-	defer r.prompt.Unlock()
+	r.mu.Lock()
+	own := r.settings
+	r.mu.Unlock()
+	s, told := p.Settings.or(own), p.Settings
+	if s.Model == "" {
+		s.Model = r.model
+	}
+	told.Model = s.Model
+	if told.SystemPrompt == "" {
+		told.SystemPrompt = own.SystemPrompt // the prompt before may have had another
+	}
+	with := ""
+	if r.box == nil {
+		with = told.alike()
+	}
+	group, leave, err := r.turns.enter(ctx, p.Context, with)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer leave()
 	log := r.agent.all.exchangeLog(r.agent)
-	out, err := r.ask(ctx, p, log)
+	out, err := r.ask(ctx, p, s, log, func() ([]string, error) {
+		return group.once(func() ([]string, error) { return r.configure(ctx, told) })
+	})
 	log.take(&out)
 	return out, err
 }
 
-func (r *a2aRunner) ask(ctx context.Context, p Prompt, log *exchangeLog) (Reply, error) {
-	s := p.Settings.or(r.settings)
-	if s.Model == "" {
-		s.Model = r.model
-	}
+// ask makes a prompt whose turn it is, with settings s, after configure has told the agent of them.
+func (r *a2aRunner) ask(ctx context.Context, p Prompt, s Settings, log *exchangeLog, configure func() ([]string, error)) (Reply, error) {
 	x := &exchanges{ctx: ctx, log: log, record: p.Record.Record, spent: p.Spent}
 	if r.box != nil {
 		proxy, err := r.proxyFor(ctx, s, x)
@@ -275,14 +293,11 @@ func (r *a2aRunner) ask(ctx context.Context, p Prompt, log *exchangeLog) (Reply,
 		}()
 	}
 	k := &peerTurns{turn: ctx, spent: x.take}
-	r.asking.Store(k)
-	defer r.asking.Store(nil)
-	told := p.Settings
-	told.Model = s.Model
-	if told.SystemPrompt == "" {
-		told.SystemPrompt = r.settings.SystemPrompt // the prompt before may have had another
+	if r.box != nil { // elsewhere nobody asks others through this process
+		r.asking.Store(k)
+		defer r.asking.Store(nil)
 	}
-	left, err := r.configure(ctx, told)
+	left, err := configure()
 	if err != nil {
 		return r.lost(ctx, Reply{Model: s.Model}, err)
 	}
@@ -357,67 +372,12 @@ func (r *a2aRunner) native(ctx context.Context, out *Reply, task string) {
 	var got struct {
 		Trajectory json.RawMessage `json:"trajectory"`
 	}
+	if task == "" { // it answered without one
+		return
+	}
 	if err := r.client.Operation(ctx, &r.card, wire.URNTrajectory, "get", map[string]any{"task_id": task}, &got, false); err == nil && len(got.Trajectory) > 0 {
 		out.Native, out.NativeFormat = got.Trajectory, "a2a-trajectory/v1"
 	}
-}
-
-// add takes an exchange: as events of the trajectory, and as a cost.
-func (x *exchanges) add(e modelproxy.Exchange) error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if e.Protocol == "" {
-		return nil
-	}
-	x.n++
-	x.last = e
-	if e.Usage != nil {
-		x.usage = x.usage.Add(*e.Usage)
-		if x.spent != nil {
-			x.spent(*e.Usage)
-		}
-	}
-	if err := x.log.add(e); err != nil {
-		return err
-	}
-	for _, ev := range modelproxy.Events(x.ctx, e, x.log.redact) {
-		if err := x.record(ev); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// take books what was used beside the exchanges of the agent's own model.
-func (x *exchanges) take(u model.Usage) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	x.usage = x.usage.Add(u)
-	if x.spent != nil {
-		x.spent(u)
-	}
-}
-
-func (x *exchanges) total() model.Usage {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.usage
-}
-
-func (x *exchanges) count() int {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.n
-}
-
-// fault is why the last thing that was asked of the agent's model was not answered; nil when it was.
-func (x *exchanges) fault() error {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	if e := x.last.Fault(); e != nil {
-		return e
-	}
-	return nil
 }
 
 var _ Runner = (*a2aRunner)(nil)

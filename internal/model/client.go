@@ -158,7 +158,7 @@ func (c *Client) Generate(ctx context.Context, r *Request) (*Response, error) {
 		pause, spent := max(c.backoff(try), e.RetryAfter), false
 		if e.Kind == Unreachable {
 			pause = min(pause, LongestRedial)
-			spent = !c.e.Outage.Missed(pause)
+			spent = !c.e.Outage.Missed(pause, e.Unwrap())
 			e.Lasting = spent && !c.e.Named
 		} else {
 			c.e.Outage.Met()
@@ -230,7 +230,9 @@ func (c *Client) once(ctx context.Context, body []byte) (res *Response, err erro
 	for k, v := range c.e.Headers {
 		req.Header.Set(k, v)
 	}
-	answer, err := c.e.HTTP.Do(req)
+	dialling, reached := c.e.Outage.Dialling(req.Context())
+	answer, err := c.e.HTTP.Do(req.WithContext(dialling))
+	reached()
 	if err != nil {
 		return nil, c.broken(ctx, Unreachable, err)
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptrace"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -93,6 +95,62 @@ func TestEndpointThatStaysDown(t *testing.T) {
 		if _, err = b.client(t, model.Patience{}, &shared).Generate(t.Context(), ask()); err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// TestOutageIsTold: of an outage people hear once, after a second, and once that it is over; of a shorter one they hear nothing. An endpoint that takes no
+// connection and refuses none is told of, too.
+func TestOutageIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		var mu sync.Mutex
+		var told []string
+		o := &model.Outage{Tell: func(why error, wait time.Duration) {
+			mu.Lock()
+			defer mu.Unlock()
+			after := time.Since(start).Truncate(time.Second).String()
+			if why == nil {
+				told = append(told, "up")
+				return
+			}
+			told = append(told, after+" "+why.Error()+" "+wait.String())
+		}}
+		say := func(want ...string) {
+			t.Helper()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(told, want) {
+				t.Errorf("%q, want %q", told, want)
+			}
+			told = nil
+		}
+		b := &blip{until: start.Add(300 * time.Millisecond)}
+		if _, err := b.client(t, model.Patience{First: 400 * time.Millisecond}, o).Generate(t.Context(), ask()); err != nil {
+			t.Error(err)
+		}
+		say()
+		start = time.Now()
+		b.until = start.Add(time.Minute)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				if _, err := b.client(t, model.Patience{}, o).Generate(t.Context(), ask()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		time.Sleep(2 * time.Second)
+		say("0s dial tcp: lookup models.example: no such host 2m0s")
+		wg.Wait()
+		say("up")
+		start = time.Now()
+		ctx, stop := o.Dialling(t.Context())
+		time.Sleep(4 * time.Second)
+		stop()
+		say("3s no connection after 3s 2m0s")
+		httptrace.ContextClientTrace(ctx).GotConn(httptrace.GotConnInfo{})
+		o.Met()
+		say("up")
 	})
 }
 

@@ -350,7 +350,9 @@ func (p *Proxy) forward(w *tee, r *http.Request, path string, body []byte, x *Ex
 // do sends a request, and again while the endpoint can't be dialled: nothing of it has been sent then, and agents wait more easily than they recover.
 func (p *Proxy) do(req *http.Request) (*http.Response, error) {
 	for pause := time.Second; ; pause = min(2*pause, model.LongestRedial) {
-		res, err := p.o.HTTP.Do(req)
+		ctx, reached := p.o.Upstream.Outage.Dialling(req.Context())
+		res, err := p.o.HTTP.Do(req.WithContext(ctx))
+		reached()
 		if err == nil {
 			p.o.Upstream.Outage.Met()
 			return res, nil
@@ -359,7 +361,7 @@ func (p *Proxy) do(req *http.Request) (*http.Response, error) {
 		if errors.As(err, &u) {
 			err = u.Err // its URL may hold a key
 		}
-		if req.Context().Err() != nil || !dialling(err) || !p.o.Upstream.Outage.Missed(pause) {
+		if req.Context().Err() != nil || !dialling(err) || !p.o.Upstream.Outage.Missed(pause, err) {
 			return nil, err
 		}
 		t := time.NewTimer(pause)

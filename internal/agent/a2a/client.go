@@ -243,6 +243,9 @@ func readSent(raw json.RawMessage) (wire.Task, error) {
 		if err := json.Unmarshal(raw, &m); err != nil {
 			return wire.Task{}, fmt.Errorf("%w: its message can't be read", ErrMalformed)
 		}
+		if len(m.Parts) == 0 {
+			return wire.Task{}, fmt.Errorf("%w: it is a message without parts", ErrMalformed)
+		}
 		return wire.Task{Kind: "task", ContextID: m.ContextID, Status: wire.TaskStatus{State: wire.TaskCompleted, Message: &m}}, nil
 	}
 	var t wire.Task

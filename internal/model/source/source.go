@@ -10,6 +10,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net/url"
 	"strings"
 	"sync"
 	"time"
@@ -48,15 +50,16 @@ type Models struct {
 	store    Store
 	settings func(context.Context) (Settings, error)
 	patience model.Patience
+	log      *slog.Logger
 
 	mu      sync.Mutex
 	clients map[string]*model.Client // by base URL
 	outages map[string]*model.Outage // the same
 }
 
-// New makes Models. settings is asked each time that something depends on it. The caller closes it.
-func New(s Store, settings func(context.Context) (Settings, error), p model.Patience) *Models {
-	return &Models{store: s, settings: settings, patience: p, clients: map[string]*model.Client{}, outages: map[string]*model.Outage{}}
+// New makes Models. settings is asked each time that something depends on it; log is told of endpoints that nobody reaches. The caller closes it.
+func New(s Store, settings func(context.Context) (Settings, error), p model.Patience, log *slog.Logger) *Models {
+	return &Models{store: s, settings: settings, patience: p, log: log, clients: map[string]*model.Client{}, outages: map[string]*model.Outage{}}
 }
 
 // Name is the model of a role: chosen holds what people chose for the run, by role, and own is what the task says; the configuration's word for the
@@ -122,13 +125,26 @@ func (m *Models) Model(ctx context.Context, name, baseURL string) (model.Model, 
 func (m *Models) outage(baseURL string, patience time.Duration) *model.Outage {
 	o := m.outages[baseURL]
 	if o == nil {
-		o = &model.Outage{}
+		o = &model.Outage{Tell: func(why error, wait time.Duration) { m.tell(baseURL, why, wait) }}
 		if patience > 0 {
 			o.Wait = min(patience, model.DefaultOutage)
 		}
 		m.outages[baseURL] = o
 	}
 	return o
+}
+
+// tell says that an endpoint isn't reached, or is again. Only its host is named: an address may hold a key.
+func (m *Models) tell(baseURL string, why error, wait time.Duration) {
+	at := "the model endpoint"
+	if u, err := url.Parse(baseURL); err == nil && u.Host != "" {
+		at += " " + u.Scheme + "://" + u.Host
+	}
+	if why == nil {
+		m.log.Warn(at + " is reached again")
+		return
+	}
+	m.log.Warn(at+" can't be reached", "error", fmt.Errorf("%w; it is tried again for up to %s; see that model.base_url is right and the endpoint is up", why, wait))
 }
 
 // labelled says in a scripted model's answers which script it plays.

@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -35,7 +36,7 @@ func TestModels(t *testing.T) {
 	put(t, s, "@local/good", `{"variants":[{"turns":[{"say":"one"}]},{"turns":[{"say":"two"}]}]}`)
 	put(t, s, "@local/bad", `{"variants":[]}`)
 	var set Settings
-	m := New(s, func(context.Context) (Settings, error) { return set, nil }, model.Patience{})
+	m := New(s, func(context.Context) (Settings, error) { return set, nil }, model.Patience{}, slog.New(slog.DiscardHandler))
 	defer m.Close()
 
 	for v, want := range []string{"one", "two"} {
@@ -68,7 +69,7 @@ func TestModels(t *testing.T) {
 
 func TestWhichNameWins(t *testing.T) {
 	set := Settings{}
-	m := New(mem.New(mem.Options{}), func(context.Context) (Settings, error) { return set, nil }, model.Patience{})
+	m := New(mem.New(mem.Options{}), func(context.Context) (Settings, error) { return set, nil }, model.Patience{}, slog.New(slog.DiscardHandler))
 	name := func(chosen map[string]string, own string) string {
 		n, err := m.Name(t.Context(), Judge, chosen, own)
 		if err != nil && !errors.Is(err, ErrNone) {

@@ -137,11 +137,12 @@ func TestAgentServerFaults(t *testing.T) {
 		"floods": {s: &server{rpc: func(_ *server, w http.ResponseWriter, _ string) {
 			_, _ = io.WriteString(w, taskOf(strings.Replace(done, "done", strings.Repeat("x", 17<<20), 1)))
 		}}, want: "agent_error", words: "protocol: send the agent its message: the agent's answer can't be used: it is longer than 16 MiB"},
-		"no JSON":       {s: &server{rpc: respond(map[string]string{"message/send": "<html>"})}, want: "agent_error", words: "it is no JSON-RPC, to message/send"},
-		"no task":       {s: &server{rpc: respond(map[string]string{"message/send": `{"jsonrpc":"2.0","id":"1","result":{"kind":"message","messageId":"m","role":"agent","parts":[]}}`})}, want: "agent_error", words: "it is a message and no task"},
-		"no JSON later": {s: &server{rpc: respond(map[string]string{"message/send": working, "tasks/get": "{"})}, want: "agent_error", words: "look at the agent's task: the agent's answer can't be used", sees: "tasks/cancel"},
-		"another task":  {s: &server{rpc: respond(map[string]string{"message/send": working, "tasks/get": strings.Replace(taskOf(done), "t1", "t2", 1)})}, want: "agent_error", words: "another than the one that was asked for"},
-		"wants more":    {s: &server{rpc: respond(map[string]string{"message/send": taskOf(`"input-required"`), "tasks/cancel": working})}, want: "agent_error", words: "(input-required)", sees: "tasks/cancel"},
+		"no JSON":         {s: &server{rpc: respond(map[string]string{"message/send": "<html>"})}, want: "agent_error", words: "it is no JSON-RPC, to message/send"},
+		"no task":         {s: &server{rpc: respond(map[string]string{"message/send": `{"jsonrpc":"2.0","id":"1","result":{"kind":"message","messageId":"m","role":"agent","parts":[]}}`})}, want: "agent_error", words: "it is a message without parts"},
+		"answers at once": {s: &server{rpc: respond(map[string]string{"message/send": `{"jsonrpc":"2.0","id":"1","result":{"kind":"message","messageId":"m","role":"agent","parts":[{"kind":"text","text":"done"}]}}`})}},
+		"no JSON later":   {s: &server{rpc: respond(map[string]string{"message/send": working, "tasks/get": "{"})}, want: "agent_error", words: "look at the agent's task: the agent's answer can't be used", sees: "tasks/cancel"},
+		"another task":    {s: &server{rpc: respond(map[string]string{"message/send": working, "tasks/get": strings.Replace(taskOf(done), "t1", "t2", 1)})}, want: "agent_error", words: "another than the one that was asked for"},
+		"wants more":      {s: &server{rpc: respond(map[string]string{"message/send": taskOf(`"input-required"`), "tasks/cancel": working})}, want: "agent_error", words: "(input-required)", sees: "tasks/cancel"},
 		"redirects": {s: &server{rpc: func(_ *server, w http.ResponseWriter, _ string) {
 			w.Header().Set("Location", "http://127.0.0.1:8000/stolen")
 			w.WriteHeader(http.StatusTemporaryRedirect)

@@ -112,7 +112,9 @@ func (s *EnvServer) handler(name string, m *fake.Machine) http.Handler {
 		})
 	})
 	for at, body := range s.Gets {
-		mux.HandleFunc("GET "+at, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, strings.ReplaceAll(body, "{name}", name)) })
+		mux.HandleFunc("GET "+at, func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, strings.ReplaceAll(body, "{name}", name))
+		})
 	}
 	// An extension notes what it is told; set_errors refuses a rate above 1.
 	mux.HandleFunc("POST "+wire.ExtensionPath, func(w http.ResponseWriter, r *http.Request) {

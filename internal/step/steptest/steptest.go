@@ -121,7 +121,7 @@ func WithPatience(t *testing.T, o fake.Options, patience model.Patience) *Rig {
 }
 
 func (r *Rig) useModels(patience model.Patience) {
-	r.Models = source.New(r.Store, func(context.Context) (source.Settings, error) { return r.Settings, nil }, patience)
+	r.Models = source.New(r.Store, func(context.Context) (source.Settings, error) { return r.Settings, nil }, patience, slog.New(slog.DiscardHandler))
 	r.Agents = deploy.NewAgents(r.Deploy, r.Envs, deploy.AgentOptions{
 		Models: r.Models, Store: r.Store, Redact: &r.Redact, Release: "test", Records: r.T.TempDir(),
 		Waits:   deploy.AgentWaits{Card: 20 * time.Second, Malformed: 200 * time.Millisecond, Operation: time.Second, End: 500 * time.Millisecond},
