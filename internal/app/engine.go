@@ -12,6 +12,7 @@ import (
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/step/data"
 	"agentenv.internal/agentenv/internal/step/verify"
+	"agentenv.internal/agentenv/sdk/plugin"
 )
 
 // Engine is the walk from a bundle to its summary.
@@ -44,6 +45,7 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},
+			CheckType: a.checkType, MakeArtifact: a.makeArtifact,
 			Secrets: references{a}, Redact: &a.redact, Settings: a.evalSettings, Program: Version,
 		}, nil
 	})
@@ -75,6 +77,7 @@ func (r references) Resolve(ctx context.Context, reference string) (string, erro
 func (a *App) bundleOptions(ctx context.Context) bundle.Options {
 	c := a.Config()
 	o := bundle.Options{Kinds: a.kinds(ctx), TypeAliases: c.TypeAliases(), AllowUnknownFields: c.AllowUnknownFields()}
+	o.EnvTypes, o.ArtifactTypes = a.pluginTypes(ctx, plugin.GroupEnvs), a.pluginTypes(ctx, plugin.GroupArtifacts)
 	own, _ := a.shipped() // who runs one by name is told
 	o.Aliases, o.Installed, o.Plugins = aliases(own, o), func(id string) (bundle.Source, bool, error) { return a.installedSource(ctx, id) }, installedPlugins{a}
 	base := o

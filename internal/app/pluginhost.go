@@ -32,7 +32,7 @@ func (a *App) running(ctx context.Context) (*host.Plugins, error) {
 		p := host.OpenPlugins(ctx, e, host.Setup{
 			Options: host.Options{Host: plugin.Named{Name: "agent-env", Version: Version}, Env: a.opt.Env, Log: a.opt.Log, Calls: calls.Funcs()},
 			Builtin: a.builtinNames(nil), Python: pyhost.Argv, PythonEnv: pyhost.Env(), Impls: a.impls(),
-			Cache: filepath.Join(a.Config().StateRoot(), "plugin-types.json"),
+			Cache: filepath.Join(a.Config().StateRoot(), "plugin-types.json"), Leases: a.pluginLeases(),
 		})
 		a.onClose(calls.Close)
 		a.onClose(p.Close)

@@ -192,7 +192,7 @@ func (a *App) SweepBoxes(ctx context.Context) ([]string, error) {
 	for _, s := range swept {
 		ids = append(ids, s.IDs...)
 	}
-	return ids, err
+	return ids, errors.Join(err, a.sweepPlugins(ctx))
 }
 
 // Standing lists the sandboxes that runs of this process have up. It never waits for anything to be made.

@@ -44,7 +44,7 @@ func Files(typ string, body []byte) ([]Bytes, error) {
 		}
 		return u.entries(u.Refs)
 	default:
-		return nil, fmt.Errorf("an artifact of type %s %w", typ, ErrNoFiles)
+		return added(typ, body)
 	}
 }
 

@@ -67,6 +67,7 @@ type Write struct {
 	Label  string   // "artifacts/greeting", "tasks/hello.json"
 	Config doc.Node // resolved: names are ids; absent for skills (hashed as null)
 	Files  []File   // sorted by path
+	Plugin bool     // its type is a plugin's: Fields are its config
 	// Pins are what its document references by version, in the document's order. Tasks and evals have none: they take the latest.
 	Pins []Pin
 	// Needs are the earlier writes of this plan among Pins, each once.

@@ -17,6 +17,10 @@ func (p *planner) artifact(e *Entry, w *Write) {
 	if !w.Config.Exists() {
 		w.Config = doc.Build(map[string]any{})
 	}
+	if t, ok := p.b.options.added(e.Group, e.Type); ok {
+		p.addedArtifact(e, w, t)
+		return
+	}
 	if s, ok := artifact.Schema(e.Type); ok {
 		p.accept(e, s, artifact.StoredWords(e.Type), func(n doc.Node, l *diag.List) { artifact.Check(e.Type, n, l) })
 	}

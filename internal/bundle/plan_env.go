@@ -55,6 +55,10 @@ func orEmpty(n doc.Node) doc.Node {
 
 func (p *planner) env(e *Entry, w *Write) {
 	w.Config = e.authored()
+	if t, ok := p.b.options.added(e.Group, e.Type); ok {
+		p.addedEnv(e, w, t)
+		return
+	}
 	if s, ok := env.Schema(e.Type); ok {
 		p.accept(e, s, nil, func(n doc.Node, l *diag.List) { env.Check(e.Type, n, p.b.providers(), l) })
 	}

@@ -69,7 +69,7 @@ func (r *resolver) artifact(e *Entry) {
 		r.imageArtifact(e)
 	default:
 		if !artifact.Known(e.Type) {
-			r.l.Add(e.problem(e.Config.Get("type"), "", codeArtifactType, "%s isn't a known artifact type; known are %s", diag.Repr(e.Type), list(artifact.Types())))
+			r.addedType(e, r.b.options.ArtifactTypes, codeArtifactType, artifact.Types())
 		}
 	}
 }

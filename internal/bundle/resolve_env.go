@@ -28,7 +28,7 @@ func (r *resolver) env(e *Entry) {
 		return
 	}
 	if !slices.Contains(env.Types(), e.Type) {
-		r.l.Add(e.problem(e.Config.Get("type"), "", codeEnvType, "%s isn't a known env type; known are %s", diag.Repr(e.Type), list(env.Types())))
+		r.addedType(e, r.b.options.EnvTypes, codeEnvType, env.Types())
 		return
 	}
 	for _, img := range env.Images(e.Type) {

@@ -39,6 +39,8 @@ func (s Source) Close() error {
 type Options struct {
 	// Kinds are the known step types.
 	Kinds *catalog.Set[*step.Kind]
+	// EnvTypes and ArtifactTypes are those of plugins; nil: there are none.
+	EnvTypes, ArtifactTypes *catalog.Set[*Type]
 	// TypeAliases are other spellings of artifact types, from configuration.
 	TypeAliases map[string]string
 	// EnvProviders are the environment providers besides the built-in ones.

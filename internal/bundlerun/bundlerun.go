@@ -43,6 +43,9 @@ type Engine struct {
 	Log       *slog.Logger
 	// Machine holds runs and steps back while there is no room for them; nil never does.
 	Machine *Machine
+	// CheckType asks the plugin of a write's type what is wrong with its config, and MakeArtifact what is stored of an artifact; nil: no type is a plugin's.
+	CheckType    func(ctx context.Context, w *bundle.Write) diag.List
+	MakeArtifact ledger.Maker
 	// Settings are what of the configuration can change how a trial of an eval ends, by a name that people understand; nil: nothing.
 	Settings func(context.Context) (map[string]string, error)
 	// Program is the version of this program, for records.

@@ -37,6 +37,9 @@ func (e *Engine) write(
 	}
 	p, l := w.plan, w.problems
 	if !l.HasErrors() {
+		l = append(l, e.checkTypes(ctx, p)...)
+	}
+	if !l.HasErrors() {
 		l = append(l, preflight(ctx, p, r)...)
 	}
 	if err := l.Err(); err != nil {
@@ -53,7 +56,7 @@ func (e *Engine) write(
 		s.Declared = declared
 		rep.Declared(*declared)
 	}
-	wrote, err := ledger.Write(ctx, e.Store, p, ledger.Options{DryRun: r.DryRun, Waiting: rep.Waiting})
+	wrote, err := ledger.Write(ctx, e.Store, p, ledger.Options{DryRun: r.DryRun, Waiting: rep.Waiting, Make: e.MakeArtifact})
 	if err != nil {
 		return nil, ledger.Result{}, err
 	}
@@ -62,4 +65,15 @@ func (e *Engine) write(
 		rep.Wrote(line)
 	}
 	return p, wrote, nil
+}
+
+// checkTypes asks plugins what is wrong with what is of their types.
+func (e *Engine) checkTypes(ctx context.Context, p *bundle.Plan) diag.List {
+	var l diag.List
+	for _, w := range p.Writes {
+		if w.Plugin && e.CheckType != nil {
+			l = append(l, p.InConfig(w, e.CheckType(ctx, w))...)
+		}
+	}
+	return l
 }

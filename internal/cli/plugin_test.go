@@ -39,7 +39,13 @@ func acme() *plugin.Plugin {
 				Name: "acme_do", Description: "Does what it is told", Schema: json.RawMessage(`{"properties": {"what": {"type": "string"}}}`),
 				Run: acmeDo,
 			},
+			{
+				Name: "acme_ask", Description: "Asks the host", Scores: true,
+				Schema: json.RawMessage(`{"properties": {"method": {"type": "string"}, "params": {"type": "object"}, "want": {"type": "string"}, "fetch": {"type": "string"}, "read": {"type": "string"}}}`),
+				Run:    acmeAsk,
+			},
 		},
+		Envs: (&rooms{all: map[string]*room{}}).types(), Artifacts: []plugin.Artifact{table()},
 		Commands: []plugin.Command{{Name: "acme", Description: "Says words", Run: func(ctx context.Context, h *plugin.Host, args []string) int {
 			var settings struct {
 				Greeting string `json:"greeting"`

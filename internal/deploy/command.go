@@ -57,7 +57,7 @@ func (v *Env) StoreCommand(ctx context.Context, s store.Store, id, name string, 
 func (s *Server) checkManifest(ctx context.Context) error {
 	t := s.transport()
 	defer t.CloseIdleConnections()
-	b, err := exchange(ctx, t, http.MethodGet, "http://"+s.address()+wire.CardPath, nil)
+	b, err := exchange(ctx, t, http.MethodGet, s.base()+wire.CardPath, nil)
 	if err != nil {
 		return nil //nolint:nilerr // so it serves none
 	}
@@ -74,7 +74,7 @@ func (s *Server) checkManifest(ctx context.Context) error {
 		return nil
 	}
 	var manifest struct{ Service *string }
-	b, err = exchange(ctx, t, http.MethodGet, "http://"+s.address()+path.Join("/", at.Endpoint, "cli"), nil)
+	b, err = exchange(ctx, t, http.MethodGet, s.url(path.Join(at.Endpoint, "cli")).String(), nil)
 	if err != nil || json.Unmarshal(b, &manifest) != nil || manifest.Service == nil || *manifest.Service == s.Name {
 		return nil //nolint:nilerr // as above
 	}

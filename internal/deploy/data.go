@@ -103,22 +103,24 @@ func (v *Env) Load(ctx context.Context, objects store.Objects, d envstore.Data) 
 	return out, errors.Join(errs...)
 }
 
-// load stages a file in the server's box, resets the server and adds the file.
+// load stages a file in the server's box, resets the server and adds the file. A server outside of boxes is handed its bytes.
 func (v *Env) load(ctx context.Context, objects store.Objects, p envstore.Payload) error {
 	s := v.server(p.Environment)
 	file := path.Base(p.File.Path)
-	err := guest.Put(ctx, s.box, dataFolder, []guest.PutFile{{Path: file, Mode: 0o644, Size: p.File.Size, Open: func() (io.ReadCloser, error) {
-		r, _, err := store.OpenVerified(ctx, objects, p.File.Digest)
-		return r, err
-	}}})
+	part := wire.URIPart((&url.URL{Scheme: "file", Path: path.Join(dataFolder, file)}).String(), p.Media, file)
+	var err error
+	if s.away != nil {
+		part, err = inline(ctx, objects, p, file)
+	} else {
+		err = stageIn(ctx, s, objects, p, file)
+	}
 	if err != nil {
 		return fmt.Errorf("stage it: %w", err)
 	}
 	if err := v.Reset(ctx, p.Environment); err != nil {
 		return err
 	}
-	uri := url.URL{Scheme: "file", Path: path.Join(dataFolder, file)}
-	params, err := json.Marshal(map[string]any{"parts": []wire.Part{wire.URIPart(uri.String(), p.Media, file)}})
+	params, err := json.Marshal(map[string]any{"parts": []wire.Part{part}})
 	if err != nil {
 		return err
 	}
@@ -128,6 +130,14 @@ func (v *Env) load(ctx context.Context, objects store.Objects, p envstore.Payloa
 		return fmt.Errorf("%s failed: %w; %s", wire.Add, caused(limited, err), v.afterwards(ctx, p.Environment))
 	}
 	return v.watch(ctx, p.Environment)
+}
+
+// stageIn puts a payload into the server's box.
+func stageIn(ctx context.Context, s *Server, objects store.Objects, p envstore.Payload, file string) error {
+	return guest.Put(ctx, s.box, dataFolder, []guest.PutFile{{Path: file, Mode: 0o644, Size: p.File.Size, Open: func() (io.ReadCloser, error) {
+		r, _, err := store.OpenVerified(ctx, objects, p.File.Digest)
+		return r, err
+	}}})
 }
 
 // afterwards resets an environment whose add failed and says what became of it. It works under a cancelled ctx too.
@@ -157,6 +167,14 @@ func (v *Env) Reset(ctx context.Context, names ...string) error {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeoutCause(ctx, resetLimit, fmt.Errorf("the server took more than %s", resetLimit))
 			defer cancel()
+			if s := v.server(name); s != nil && s.away != nil && s.away.Reset != nil {
+				if err := s.away.Reset(ctx); !errors.Is(err, ErrNoReset) {
+					if err != nil {
+						errs[i] = fmt.Errorf("reset of %s failed: %w", diag.Repr(name), caused(ctx, err))
+					}
+					return
+				}
+			}
 			if _, err := v.Gateway.Data(ctx, name, wire.Reset, json.RawMessage("{}")); err != nil {
 				errs[i] = fmt.Errorf("%s of %s failed: %w", wire.Reset, diag.Repr(name), caused(ctx, err))
 			}
@@ -234,7 +252,7 @@ func (v *Env) open(ctx context.Context, s *Server, p wire.Part) (Export, error) 
 		name = path.Base(u.Path)
 	}
 	switch {
-	case u.Scheme == "file" && (u.Host == "" || u.Host == "localhost"):
+	case u.Scheme == "file" && s.away == nil && (u.Host == "" || u.Host == "localhost"):
 		b, err := s.box.ReadFile(ctx, path.Clean("/"+u.Path), maxFileExport)
 		if err != nil {
 			return Export{}, fmt.Errorf("read what it names in its sandbox: %w", err)
@@ -252,7 +270,8 @@ const maxFileExport = 1 << 30
 
 // fetch streams a path of the server's own.
 func fetch(ctx context.Context, s *Server, u *url.URL, name string) (Export, error) {
-	at := url.URL{Scheme: "http", Host: s.address(), Path: path.Join("/", u.Path), RawQuery: u.RawQuery}
+	at := s.url(u.Path)
+	at.RawQuery = u.RawQuery
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
 		return Export{}, err

@@ -20,7 +20,13 @@ func (e *Envs) databases(ctx context.Context, r EnvRequest, v *Env) error {
 	}
 	var names []string
 	for _, p := range r.Env.Parts {
+		if p.Document != nil {
+			continue // it has what its plugin gives it
+		}
 		names = append(names, p.Name)
+	}
+	if len(names) == 0 {
+		return nil
 	}
 	dbs, err := server.Open(ctx, names)
 	if err != nil {

@@ -106,8 +106,9 @@ type Server struct {
 	Key     string // image key: envstore.Part
 	Box     sandbox.Info
 	boxName string
-	*server
-	port int
+	*server // nil of a foreign one
+	port    int
+	away    *ForeignServer // nil: it runs in Box
 
 	inward []*door // to what the server needs outside of its box
 
@@ -134,6 +135,9 @@ func (s *Server) backend() bool { return s.Key != frontendKey }
 func (e *Envs) Check(ctx context.Context, override []string, isolation string, r EnvRequest) error {
 	var refused []string
 	for _, p := range r.Env.Parts {
+		if p.Document != nil {
+			continue // its plugin decides
+		}
 		if _, err := e.maker.choose(ctx, e.boxes.Chain(override, r.Type), isolation, r, p); err != nil {
 			more, ok := errors.AsType[*Refused](err)
 			if !ok {
@@ -184,6 +188,9 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 		return nil, err
 	}
 	for _, s := range out.Servers {
+		if s.away != nil {
+			continue
+		}
 		s.keepUp(ctx, func(why error) {
 			e.log.Warn("a server died and is started again", "env", out.ID, "server", s.Name, "error", why)
 		})
@@ -205,7 +212,11 @@ func (e *Envs) startAll(ctx context.Context, r EnvRequest, out *Env) error {
 	sides := &shared{dbs: out.dbs}
 	for i, p := range r.Env.Parts {
 		g.Go(func() error {
-			s, err := e.maker.start(gctx, r, p, sides)
+			start := func() (*Server, error) { return e.maker.start(gctx, r, p, sides) }
+			if p.Document != nil {
+				start = func() (*Server, error) { return e.foreign(gctx, r, out, p) }
+			}
+			s, err := start()
 			out.Servers[i] = s // also with an error: what was made is taken down
 			if err != nil {
 				return fmt.Errorf("start %s: %w", label(p), err)
@@ -237,6 +248,9 @@ func (e *Envs) discard(ctx context.Context, v *Env) {
 	}
 	ctx = context.WithoutCancel(ctx)
 	for _, s := range v.Servers {
+		if s.away != nil {
+			continue
+		}
 		if _, err := e.boxes.Remove(ctx, v.Run, s.boxName); err != nil && !errors.Is(err, ErrNoBox) {
 			e.log.Warn("could not be removed; the run's end tries again", "sandbox", s.Box.ID, "error", err)
 		}
@@ -264,7 +278,11 @@ func (e *Envs) end(ctx context.Context, v *Env) error {
 		err = v.Gateway.Close()
 	}
 	var wg sync.WaitGroup
-	for _, s := range v.Servers {
+	errs := make([]error, len(v.Servers))
+	for i, s := range v.Servers {
+		if s.away != nil {
+			wg.Go(func() { errs[i] = s.shutAway(ctx) })
+		}
 		if s.server != nil {
 			wg.Go(func() {
 				s.shut()
@@ -273,7 +291,7 @@ func (e *Envs) end(ctx context.Context, v *Env) error {
 		}
 	}
 	wg.Wait()
-	return errors.Join(err, e.keepCalls(ctx, v))
+	return errors.Join(append(errs, err, e.keepCalls(ctx, v))...)
 }
 
 // Env is a deployed environment of a run. step chooses between several; "" is any when there is one.
@@ -320,6 +338,9 @@ func (e *Envs) Remove(ctx context.Context, run, id, step string) ([]string, erro
 	errs := []error{e.close(ctx, v)}
 	var ids []string
 	for _, s := range v.Servers {
+		if s.away != nil {
+			continue
+		}
 		id, err := e.boxes.Remove(ctx, run, s.boxName)
 		if err == nil {
 			ids = append(ids, id)
@@ -339,6 +360,9 @@ func (v *Env) await(ctx context.Context, limit time.Duration) error {
 	wait, fail := context.WithCancelCause(wait)
 	var watching sync.WaitGroup
 	for _, s := range v.Servers {
+		if s.away != nil {
+			continue
+		}
 		watching.Go(func() {
 			select {
 			case <-s.dead():

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"path"
 	"slices"
 
 	"agentenv.internal/agentenv/internal/access"
@@ -66,7 +65,7 @@ func (v *Env) Extend(ctx context.Context, name, uri, operation string, args json
 
 // card reads the server's card as it is now.
 func (s *Server) card(ctx context.Context, t http.RoundTripper) (wire.Card, error) {
-	b, err := exchange(ctx, t, http.MethodGet, "http://"+s.address()+wire.CardPath, nil)
+	b, err := exchange(ctx, t, http.MethodGet, s.base()+wire.CardPath, nil)
 	if err != nil {
 		return wire.Card{}, fmt.Errorf("read the card of %s: %w", diag.Repr(s.Name), err)
 	}
@@ -79,7 +78,7 @@ func (s *Server) card(ctx context.Context, t http.RoundTripper) (wire.Card, erro
 
 // at is where a call of the card goes: always to the server itself.
 func (s *Server) at(call wire.Call) url.URL {
-	return url.URL{Scheme: "http", Host: s.address(), Path: path.Join("/", call.Path)}
+	return *s.url(call.Path)
 }
 
 func operationOf(card *wire.Card, uri, operation string) (wire.Call, error) {
@@ -142,6 +141,9 @@ func (v *Env) ClockURL(ctx context.Context, name string) (string, error) {
 	defer s.clock.Unlock()
 	if s.clockDoor != nil {
 		return clockURL, nil
+	}
+	if s.away != nil {
+		return "", fmt.Errorf("the server %s is in no sandbox, and has no door to the clock", diag.Repr(name))
 	}
 	l, err := s.box.Listen(context.WithoutCancel(ctx), "tcp", clockAddress)
 	if err != nil {

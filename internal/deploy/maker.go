@@ -18,6 +18,7 @@ import (
 	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/envdb"
 	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/gateway/child"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/redact"
@@ -49,6 +50,8 @@ type EnvOptions struct {
 	NPMRegistry string
 	// Tools are the folders of tool chains that local sandboxes see.
 	Tools []string
+	// Foreign starts environments of types that the program lacks; nil: there are none.
+	Foreign Foreign
 }
 
 // maker starts the servers of environments.
@@ -334,12 +337,15 @@ func putFiles(ctx context.Context, objects store.Objects, stored []artifact.Byte
 // address is where a server listens in its box.
 func (s *Server) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
-// transport reaches the server through its box, whatever address it is asked for.
-func (s *Server) transport() *http.Transport {
-	return &http.Transport{
+// transport reaches the server: through its box, whatever address it is asked for, or where it is.
+func (s *Server) transport() *Way {
+	if s.away != nil {
+		return &Way{Transport: child.Transport(nil), headers: s.away.Headers}
+	}
+	return &Way{Transport: &http.Transport{
 		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return s.box.Dial(ctx, "tcp", s.address()) },
 		MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
-	}
+	}}
 }
 
 // front makes the gateway in front of the servers. It outlives ctx: closing the environment ends it.
@@ -354,13 +360,19 @@ func (e *Envs) front(ctx context.Context, r EnvRequest, v *Env) (*front.Gateway,
 			continue
 		}
 		c := front.Child{
-			Name: s.Name, URL: "http://" + s.address(), Transport: s.transport(), Website: s.Website,
+			Name: s.Name, URL: s.base(), Transport: s.transport(), Website: s.Website,
 			Restart: func(ctx context.Context) error {
+				if s.away != nil {
+					return nil // it is its plugin's to keep up
+				}
 				if err := s.restart(ctx); err != nil {
 					return fmt.Errorf("start %s again: %w", diag.Repr(s.Name), err)
 				}
 				return nil
 			},
+		}
+		if s.away != nil {
+			c.MCP = s.away.MCP
 		}
 		if f := v.frontend(s); f != nil {
 			c.Frontend, c.FrontendTransport = "http://"+f.address(), f.transport()

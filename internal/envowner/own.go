@@ -83,6 +83,9 @@ func record(v *deploy.Env) Record {
 		Instance: v.Instance, State: owner.Running, PID: os.Getpid(), Created: v.Created.UTC(), Expires: v.Expires.UTC(),
 	}}
 	for _, s := range v.Servers {
+		if s.Foreign() != nil {
+			continue
+		}
 		r.Boxes = append(r.Boxes, Box{s.Name, s.Box.ID, s.Box.Provider})
 	}
 	return r

@@ -6,6 +6,7 @@
 package envstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,6 +58,8 @@ type Part struct {
 	Key    string
 	Image  Pin
 	Source Source
+	// Document is the stored document of an environment whose type is a plugin's, which has nothing else; nil for the program's own types.
+	Document json.RawMessage
 }
 
 // Website tells whether the part is a side of a website.
@@ -116,8 +119,11 @@ func (r *reading) env(ctx context.Context, d store.Doc) (Env, error) {
 		if err == nil && len(out.Parts) == 0 {
 			err = errors.New("it names no environment")
 		}
-	default:
+	case env.ComputerDriver:
 		return Env{}, fmt.Errorf("environments of type %s can't be deployed", diag.Repr(d.Type))
+	default: // a plugin's
+		out.Name = cmp.Or(x.name(), ref.Last(d.ID))
+		out.Parts = []Part{{Env: Pin{d.ID, d.Version, d.Type}, Name: out.Name, Document: r.whole(d)}}
 	}
 	if err == nil {
 		err = r.faults.Err()
@@ -155,6 +161,24 @@ func header(d store.Doc) (Env, document, error) {
 		out.Provider = env.ProviderGateway
 	}
 	return out, x, nil
+}
+
+// whole is a document with what it is called by. One that is only planned lacks that.
+func (r *reading) whole(d store.Doc) json.RawMessage {
+	var m map[string]json.RawMessage
+	if json.Unmarshal(d.Body, &m) != nil || m == nil {
+		return d.Body
+	}
+	for name, v := range map[string]any{"id": d.ID, "version": d.Version, "type": d.Type} {
+		if _, ok := m[name]; !ok {
+			m[name], _ = json.Marshal(v)
+		}
+	}
+	b, err := json.Marshal(m)
+	if err != nil {
+		return d.Body
+	}
+	return b
 }
 
 func (x document) name() string {

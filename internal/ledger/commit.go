@@ -8,6 +8,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
 )
 
@@ -19,6 +20,9 @@ func (w *writer) commit(ctx context.Context) error {
 	}
 	defer func() { _ = s.Discard() }() // does nothing after Commit
 	if err := w.put(ctx, s); err != nil {
+		return err
+	}
+	if err := w.make(ctx, s); err != nil {
 		return err
 	}
 	if err := w.readChildren(ctx); err != nil {
@@ -48,6 +52,26 @@ func (w *writer) commit(ctx context.Context) error {
 		return fmt.Errorf("%w: %w", errPruned, err)
 	}
 	return err
+}
+
+// make has plugins say what is stored of artifacts of their types.
+func (w *writer) make(ctx context.Context, s store.Stage) error {
+	for _, x := range w.writes {
+		if x.same || !x.Plugin || x.Kind != ref.Artifact {
+			continue
+		}
+		if w.options.Make == nil {
+			return fmt.Errorf("%s: nothing here writes artifacts of type %s", x.Label, x.Type)
+		}
+		var err error
+		if x.made, err = w.options.Make(ctx, x.Write, s.Put); err != nil {
+			return fmt.Errorf("%s: %w", x.Label, err)
+		}
+		if refs := w.references(x); len(refs) > 0 {
+			x.made.Body = with(x.made.Body, artifact.References, refs)
+		}
+	}
+	return nil
 }
 
 // stageRow notes an entity's inputs. Rows of versions that the store no longer has make way.

@@ -44,6 +44,10 @@ func (w *writer) documents(x *write) []artifact.Document {
 		return one(w.env(x))
 	case ref.Artifact:
 	}
+	if x.Plugin {
+		d := artifact.NewAdded(pin, x.Type, x.made.Body, x.made.Files)
+		return []artifact.Document{d}
+	}
 	files := x.bytes()
 	switch x.Type {
 	case artifact.FileUniverse:
@@ -74,6 +78,13 @@ func (w *writer) documents(x *write) []artifact.Document {
 
 // env are the fields of an env's document.
 func (w *writer) env(x *write) map[string]any {
+	if x.Plugin {
+		fields := maps.Clone(x.Fields)
+		if refs := w.references(x); len(refs) > 0 {
+			fields[artifact.References] = refs
+		}
+		return fields
+	}
 	fields := with(x.Fields, "metadata", map[string]any{})
 	if name, ok := fields["environment_name"]; ok {
 		fields["service_name"] = name
@@ -98,6 +109,15 @@ func (w *writer) env(x *write) map[string]any {
 		}
 	}
 	return fields
+}
+
+// references are the pins of an entity whose type is a plugin's, for those that ask what it needs.
+func (w *writer) references(x *write) []any {
+	var out []any
+	for _, p := range x.Pins {
+		out = append(out, with(w.typed(p), "kind", string(p.Kind)))
+	}
+	return out
 }
 
 // pin is a reference with the version that it has, or gets in this write.

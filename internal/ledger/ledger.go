@@ -9,10 +9,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
+	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
 )
 
@@ -26,8 +29,19 @@ const attempts = 20
 type Options struct {
 	// DryRun stops before anything is written.
 	DryRun bool
+	// Make says what is stored of artifacts whose type is a plugin's; nil: there are none.
+	Make Maker
 	// Waiting is called once when another writer got in between and the write is planned again. It may be nil.
 	Waiting func()
+}
+
+// Maker makes what is stored of an artifact whose type is a plugin's. put stores the content of a file; it may be called from several goroutines.
+type Maker func(ctx context.Context, w *bundle.Write, put func(io.Reader) (ref.Digest, int64, error)) (Made, error)
+
+// Made is what is stored of an artifact of a plugin's type.
+type Made struct {
+	Body  map[string]any
+	Files []artifact.Bytes
 }
 
 // Line says what becomes of one entity.
@@ -119,6 +133,7 @@ type write struct {
 	reasons  []string
 	digests  []fileDigest // of Files; nil until read
 	inputs   inputs
+	made     Made           // of a plugin's type
 	children map[string]int // latest versions of documents that belong to it
 }
 

@@ -23,12 +23,17 @@ func RefsIn(s *Step) []FoundRef {
 	if s.Kind == nil {
 		return nil
 	}
+	return RefsOf(s.Kind.Refs, s.Doc)
+}
+
+// RefsOf are the references of a document whose type has these.
+func RefsOf(refs []step.Ref, n doc.Node) []FoundRef {
 	var out []FoundRef
-	for _, r := range s.Kind.Refs {
+	for _, r := range refs {
 		w := walker{ref: r}
-		w.walk(s.Doc, "", r.Path)
+		w.walk(n, "", r.Path)
 		if r.Out && len(w.found) == 0 && r.From != "" {
-			if name := derived(s.Doc, r); name != "" {
+			if name := derived(n, r); name != "" {
 				w.found = append(w.found, FoundRef{Ref: r, Field: r.Path, Name: name})
 			}
 		}

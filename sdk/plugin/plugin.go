@@ -66,10 +66,10 @@ func (p *Plugin) Types() []Type {
 		out = append(out, Type{GroupSteps, s.Name, s.Description, s.Schema, s.Refs, s.Scores})
 	}
 	for _, e := range p.Envs {
-		out = append(out, Type{Group: GroupEnvs, Name: e.Name, Description: e.Description, Schema: e.Schema})
+		out = append(out, Type{Group: GroupEnvs, Name: e.Name, Description: e.Description, Schema: e.Schema, Refs: e.Refs})
 	}
 	for _, a := range p.Artifacts {
-		out = append(out, Type{Group: GroupArtifacts, Name: a.Name, Description: a.Description, Schema: a.Schema})
+		out = append(out, Type{Group: GroupArtifacts, Name: a.Name, Description: a.Description, Schema: a.Schema, Refs: a.Refs})
 	}
 	for _, c := range p.Commands {
 		out = append(out, Type{Group: GroupCommands, Name: c.Name, Description: c.Description})

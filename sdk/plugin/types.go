@@ -13,6 +13,7 @@ type Env struct {
 	Name        string
 	Description string
 	Schema      json.RawMessage // of the environment's own fields; nil: any
+	Refs        []Ref           // fields that name stored things: they hold ids when Deploy sees them
 	Check       func(ctx context.Context, env Document) []Problem
 	// Deploy starts one instance. The state that it answers is all that Reset and Close get, perhaps in another process.
 	Deploy func(ctx context.Context, c *EnvCall) (Deployed, error)
@@ -60,6 +61,7 @@ type Artifact struct {
 	Name        string
 	Description string
 	Schema      json.RawMessage // of artifact.toml's own fields; nil: any
+	Refs        []Ref
 	Check       func(ctx context.Context, config Document, files []File) []Problem
 	// Write says what is stored of an artifact; nil stores its configuration and files as they are.
 	Write func(ctx context.Context, h *Host, id string, config Document, files []File) (Written, error)

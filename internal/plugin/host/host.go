@@ -55,6 +55,8 @@ type Caller struct {
 	Log  *slog.Logger
 	// Spend books a cost of the step. It may be nil.
 	Spend func(plugin.Spend)
+	// Late makes a call that was cancelled wait for the plugin's answer, and is given the result that came all the same; nil for an error. It may be nil.
+	Late  func(result json.RawMessage)
 	lines lines
 
 	mu    sync.Mutex
@@ -214,9 +216,15 @@ func (p *Plugin) Call(ctx context.Context, method string, c *Caller, params func
 	}
 	defer p.work.Done()
 	token := l.begin(c)
-	settled := make(chan struct{})
-	err = l.proc.peer.Call(ctx, method, params(token), result, func() { close(settled) })
+	settled, late := make(chan struct{}), json.RawMessage(nil)
+	err = l.proc.peer.Call(ctx, method, params(token), result, func(r json.RawMessage) {
+		late = r
+		close(settled)
+	})
 	if err != nil && ctx.Err() != nil {
+		if c != nil && c.Late != nil && l.await(settled) {
+			c.Late(late)
+		}
 		l.watch(settled)
 	}
 	l.queue.flush()
@@ -256,6 +264,18 @@ func (l *life) end(token string) {
 	}
 	c.settle()
 	c.close()
+}
+
+// await waits for the answer to a call that was cancelled, for as long as a plugin has for it.
+func (l *life) await(settled <-chan struct{}) bool {
+	t := time.NewTimer(cmp.Or(l.p.o.CancelTime, cancelTime))
+	defer t.Stop()
+	select {
+	case <-settled:
+		return true
+	case <-t.C:
+		return false
+	}
 }
 
 // watch retires a process that doesn't answer a call that was cancelled.

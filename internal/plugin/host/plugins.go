@@ -39,6 +39,8 @@ type Setup struct {
 	PythonEnv []string
 	// Impls are classes that the configuration names, by group.
 	Impls []dist.Impl
+	// Leases is the folder of records of running environments; "": none are kept.
+	Leases string
 	// Cache is the file that remembers what Python classes are, for a generation; "" for none.
 	Cache string
 }
@@ -137,28 +139,7 @@ func (p *Plugins) configured(i dist.Impl) catalog.Origin {
 
 // Kinds adds the step types of all plugins to a set, to be made when they are asked for.
 func (p *Plugins) Kinds(ctx context.Context, set *catalog.Set[*step.Kind]) {
-	ctx = context.WithoutCancel(ctx)
-	for _, c := range p.Contributions(plugin.GroupSteps) {
-		switch {
-		case c.Code == dist.CodeBuiltinName:
-		case c.Usable():
-			set.Later(c.Name, origin(c), func() (*step.Kind, error) { return p.kind(ctx, c) })
-		default:
-			set.Refuse(c.Name, diag.Clean(c.Registered()))
-		}
-	}
-	for _, i := range p.impls(plugin.GroupSteps) {
-		t, err := p.classOf(ctx, entryOf(i.Group, i.Name, i.Value))
-		if err != nil {
-			continue // no name is known for it: `plugin check` tells
-		}
-		k, err := Kind(t)
-		if err != nil {
-			set.Refuse(t.Name, diag.Clean(fmt.Sprintf("registered by %s in [%s] of %s but failed to load: %v", i.Value, i.Table, i.File, err)))
-			continue
-		}
-		set.Add(t.Name, p.configured(i), k)
-	}
+	fill(ctx, p, plugin.GroupSteps, set, Kind)
 }
 
 // Executors adds what executes the step types of all plugins.
@@ -202,22 +183,6 @@ func (p *Plugins) impls(group string) []dist.Impl {
 
 func entryOf(group, name, value string) plugin.Entry {
 	return plugin.Entry{Group: group, Name: name, Value: value}
-}
-
-// kind is a step type of a distribution. The error is the reason that messages show in parentheses.
-func (p *Plugins) kind(ctx context.Context, c dist.Contribution) (*step.Kind, error) {
-	t, err := p.Type(ctx, c)
-	if err == nil {
-		var k *step.Kind
-		if k, err = Kind(t); err == nil {
-			return k, nil
-		}
-	}
-	c.Reason = err.Error()
-	if _, ok := errors.AsType[*loadError](err); !ok {
-		c.Reason = "failed to load: " + c.Reason
-	}
-	return nil, errors.New(diag.Clean(c.Registered()))
 }
 
 // loadError is what the host of Python classes says of a class that it can't serve.

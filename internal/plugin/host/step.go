@@ -84,6 +84,11 @@ func (s *Step) defect(err error) error {
 	return step.Infra(step.Errorf(PluginError, "the plugin %s: %s", s.whose, diag.Clean(err.Error())))
 }
 
+// defectOf is the defect that what a plugin answered can't be used.
+func (s Step) defectOf(what string, err error) error {
+	return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: %s: %s", s.whose, what, diag.Clean(err.Error())))
+}
+
 // word is a failure's type as records show it.
 func word(s string) string {
 	s = strings.Map(func(r rune) rune {
@@ -101,7 +106,7 @@ func word(s string) string {
 // commit makes a step's diff of what the plugin answered.
 func (s *Step) commit(out *step.Diff, ops []plugin.Op) error {
 	if err := apply(out, ops); err != nil {
-		return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: its diff can't be used: %s", s.whose, diag.Clean(err.Error())))
+		return s.defectOf("its diff can't be used", err)
 	}
 	return nil
 }

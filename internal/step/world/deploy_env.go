@@ -158,10 +158,13 @@ func record(ctx context.Context, v *deploy.Env, metadata doc.Node) (step.Env, er
 		CardRead: time.Now().UTC().Format(timeFormat), Server: card.Name, Mode: v.Mode, SandboxIDs: map[string]string{},
 		Created: v.Created.UTC().Format(timeFormat), ExpiresAt: v.Expires.UTC().Format(timeFormat), Metadata: json.RawMessage("{}"),
 	}
-	if metadata.Kind() == doc.Object {
-		rec.Metadata = doc.JSON(metadata)
+	if rec.Metadata, err = merged(v, metadata); err != nil {
+		return step.Env{}, err
 	}
 	for _, s := range v.Servers {
+		if s.Foreign() != nil {
+			continue // in no sandbox of ours
+		}
 		name := s.Name
 		if s.Website {
 			name += "-website-" + strings.TrimSuffix(s.Key, "_image")
@@ -169,4 +172,23 @@ func record(ctx context.Context, v *deploy.Env, metadata doc.Node) (step.Env, er
 		rec.SandboxIDs[name], rec.Sandbox = s.Box.ID, s.Box.Provider
 	}
 	return rec, nil
+}
+
+// merged is the metadata of a deployed environment: what its plugin says, and over it what the step says.
+func merged(v *deploy.Env, metadata doc.Node) (json.RawMessage, error) {
+	all := map[string]json.RawMessage{}
+	for _, s := range v.Servers {
+		if f := s.Foreign(); f != nil && len(f.Metadata) > 0 {
+			if err := json.Unmarshal(f.Metadata, &all); err != nil {
+				return nil, fmt.Errorf("read what the plugin says of %s: %w", diag.Repr(v.ID), err)
+			}
+		}
+	}
+	if len(all) == 0 && metadata.Kind() == doc.Object {
+		return doc.JSON(metadata), nil
+	}
+	for name, n := range metadata.Members() {
+		all[name] = doc.JSON(n)
+	}
+	return json.Marshal(all)
 }

@@ -241,11 +241,11 @@ func (p *Peer) end(why error) {
 func (p *Peer) Done() <-chan struct{} { return p.done }
 
 // Call asks the other side and decodes its answer into result, which may be nil. When ctx ends first, the other side is told, and Call returns the cause
-// at once; settled, which may be nil, is called when the answer has come, after all, or the connection has ended. An error of the other side is an *Error,
-// of a connection that ended ErrClosed.
-func (p *Peer) Call(ctx context.Context, method string, params, result any, settled func()) error {
+// at once; settled, which may be nil, is called when the answer has come, after all, or the connection has ended: with the result that came too
+// late, if one did. An error of the other side is an *Error, of a connection that ended ErrClosed.
+func (p *Peer) Call(ctx context.Context, method string, params, result any, settled func(late json.RawMessage)) error {
 	if settled == nil {
-		settled = func() {}
+		settled = func(json.RawMessage) {}
 	}
 	err := context.Cause(ctx)
 	var b json.RawMessage
@@ -253,13 +253,13 @@ func (p *Peer) Call(ctx context.Context, method string, params, result any, sett
 		b, err = encode(params)
 	}
 	if err != nil {
-		settled()
+		settled(nil)
 		return err
 	}
 	id := strconv.FormatInt(p.next.Add(1), 10)
 	c := make(chan *message, 1)
 	if err := p.enter(id, c); err != nil {
-		settled()
+		settled(nil)
 		return err
 	}
 	sent := make(chan error, 1)
@@ -274,16 +274,16 @@ func (p *Peer) Call(ctx context.Context, method string, params, result any, sett
 				sent = nil
 				continue
 			}
-			p.leave(id, settled)
+			p.leave(id, settled, nil)
 			if closed := p.isClosed(); closed != nil {
 				return closed
 			}
 			return fmt.Errorf("send %s: %w", method, err)
 		case m := <-c:
-			p.leave(id, settled)
+			p.leave(id, settled, nil)
 			return take(m, method, result)
 		case <-p.done:
-			p.leave(id, settled)
+			p.leave(id, settled, nil)
 			select {
 			case m := <-c: // the answer was the last that came
 				return take(m, method, result)
@@ -310,20 +310,24 @@ func (p *Peer) enter(id string, c chan<- *message) error {
 }
 
 // leave ends a call.
-func (p *Peer) leave(id string, settled func()) {
+func (p *Peer) leave(id string, settled func(json.RawMessage), late json.RawMessage) {
 	p.mu.Lock()
 	delete(p.pending, id)
 	p.mu.Unlock()
-	settled()
+	settled(late)
 	p.loose.Done()
 }
 
 // abandon tells the other side that an answer isn't needed, and waits for it all the same. It ends with the connection.
-func (p *Peer) abandon(id string, c <-chan *message, settled func()) {
-	defer p.leave(id, settled)
+func (p *Peer) abandon(id string, c <-chan *message, settled func(json.RawMessage)) {
+	var late json.RawMessage
+	defer func() { p.leave(id, settled, late) }()
 	_ = p.Notify(CancelMethod, map[string]json.RawMessage{"id": json.RawMessage(id)})
 	select {
-	case <-c:
+	case m := <-c:
+		if m.Error == nil {
+			late = m.Result
+		}
 	case <-p.done:
 	}
 }

@@ -147,7 +147,7 @@ func TestCancelReachesTheOtherSide(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	settled := make(chan struct{})
 	go func() { <-started; cancel(cause) }()
-	if err := a.Call(ctx, "wait", nil, nil, func() { close(settled) }); !errors.Is(err, cause) {
+	if err := a.Call(ctx, "wait", nil, nil, func(json.RawMessage) { close(settled) }); !errors.Is(err, cause) {
 		t.Error(err)
 	}
 	if err := <-stopped; !errors.Is(err, context.Canceled) {
@@ -170,7 +170,7 @@ func TestCancelsAreReadWhileAllWorkersAreBusy(t *testing.T) {
 	for range MaxWorkers + 40 {
 		settled.Add(1)
 		wg.Go(func() {
-			if err := a.Call(ctx, "wait", nil, nil, settled.Done); !errors.Is(err, context.Canceled) {
+			if err := a.Call(ctx, "wait", nil, nil, func(json.RawMessage) { settled.Done() }); !errors.Is(err, context.Canceled) {
 				t.Error(err)
 			}
 		})
