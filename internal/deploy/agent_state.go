@@ -5,15 +5,12 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 
-	"agentenv.internal/agentenv/internal/agent/a2a"
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/sdk/wire"
@@ -179,83 +176,6 @@ func (r *a2aRunner) saves() error {
 		return err
 	}
 	return nil
-}
-
-// stage is a folder of its own in the agent's staging, by which objects go in and out: agents reach that from where they are, whatever network they have.
-func (r *a2aRunner) stage() (*stage, error) {
-	x := r.card.Extension(wire.URNStaging)
-	var p struct {
-		Endpoint string `json:"endpoint"`
-	}
-	if x == nil || json.Unmarshal(x.Params, &p) != nil || p.Endpoint == "" {
-		return nil, fmt.Errorf("%s, by which its state goes in and out, %w", wire.URNStaging, ErrNotServed)
-	}
-	var id [24]byte
-	_, _ = rand.Read(id[:]) // it can't fail
-	return &stage{r.client, p.Endpoint + "/" + base64.RawURLEncoding.EncodeToString(id[:])}, nil
-}
-
-// stage is a folder in an agent's staging. Its path is a secret.
-type stage struct {
-	client *a2a.Client
-	path   string
-}
-
-// stagedHeader tells an agent that a grant is one of its own staging, which it then reaches by itself.
-const stagedHeader = "AgentEnv-Staging-Path"
-
-// grantTime is how long what is staged may be read and written.
-const grantTime = 12 * time.Hour
-
-// grant lets the agent write or read one object of the folder. The URL names no machine: grants have one, and this one is never dialled before the agent
-// has asked itself.
-func (s *stage) grant(kind, name string) wire.HTTPGrant {
-	at := s.path + "/" + name
-	return wire.HTTPGrant{Kind: kind, URL: "https://staging.invalid" + at, ExpiresAt: time.Now().Add(grantTime).UTC(), Headers: map[string]string{stagedHeader: at}}
-}
-
-// opaque is the media type of what an agent saves.
-const opaque = "application/octet-stream"
-
-func (s *stage) write(name string, most int64) wire.WriteObject {
-	return wire.WriteObject{MediaType: opaque, MaxBytes: most, Write: s.grant(wire.KindPut, name)}
-}
-
-func (s *stage) read(name string, size int64) wire.ReadObject {
-	return wire.ReadObject{MediaType: opaque, MaxBytes: max(size, 1), SizeBytes: &size, Read: s.grant(wire.KindGet, name)}
-}
-
-// clear removes what is staged; what is left goes with the agent.
-func (s *stage) clear(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	if res, err := s.client.Transfer(ctx, http.MethodDelete, s.path+"/", nil, 0); err == nil {
-		res.Body.Close()
-	}
-}
-
-// get reads an object of the folder.
-func (s *stage) get(ctx context.Context, name string, most int64, take func(io.Reader) error) error {
-	res, err := s.client.Transfer(ctx, http.MethodGet, s.path+"/"+name, nil, 0)
-	if err != nil {
-		return fmt.Errorf("fetch the %s that the agent saved: %w", name, err)
-	}
-	defer res.Body.Close()
-	if err := take(io.LimitReader(res.Body, most)); err != nil {
-		return err
-	}
-	if n, _ := io.ReadFull(res.Body, make([]byte, 1)); n > 0 {
-		return fmt.Errorf("the %s that the agent saved is larger than %d MiB", name, most>>20)
-	}
-	return nil
-}
-
-func (s *stage) put(ctx context.Context, name string, r io.Reader, size int64) error {
-	res, err := s.client.Transfer(ctx, http.MethodPut, s.path+"/"+name, r, size)
-	if err != nil {
-		return fmt.Errorf("give the agent the %s that was saved: %w", name, err)
-	}
-	return res.Body.Close()
 }
 
 func (r *a2aRunner) save(ctx context.Context, conversation string, put func(string, io.Reader) error) error {

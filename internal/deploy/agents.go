@@ -145,7 +145,8 @@ type Agent struct {
 	peers peering
 	rules *rules // its triggers, where this process holds them
 
-	errands atomic.Pointer[Errands] // nil: it takes none
+	errands   atomic.Pointer[Errands] // nil: it takes none
+	changelog atomic.Pointer[Changelog]
 
 	open    sync.Mutex // held while its box is made
 	box     guest.Box

@@ -275,3 +275,47 @@ func TestPromptSnapshots(t *testing.T) {
 	}
 	gone(t, b.Rig)
 }
+
+// What an agent changes is recorded, and another one goes on from the tool call that is named.
+func TestAgentChangelog(t *testing.T) {
+	b := agents(t)
+	b.up("one", `, "enable_agent_changelog": true`)
+	id := steptest.Run + "-deploy-one-agent-changelog"
+	b.says("one", "say nothing", "nothing", "")
+	b.says("one", "note first", "noted", `, "context_id": "c"`)
+	b.says("one", "note second", "noted", `, "context_id": "c"`)
+	rows := list[step.AgentChangelog](b, step.AgentChangelogPath)
+	if len(rows) != 3 || rows[0].URL != "artifact:"+id || rows[0].Roots[0] != "/root/notes" || rows[1].Increments != 1 || rows[2].URL != "artifact:"+id+"@2" || rows[2].Increments != 2 || rows[2].Reason != "" {
+		t.Fatalf("%+v", rows)
+	}
+	for name, tt := range map[string]struct{ fields, want string }{
+		"all":    {fmt.Sprintf(`"agent_changelog_object_url": "artifact:%s"`, id), "first,second second"},
+		"pinned": {fmt.Sprintf(`"agent_changelog_object_url": "artifact:%s@1"`, id), "first first"},
+		"before": {fmt.Sprintf(`"agent_changelog_object_url": "artifact:%s", "agent_changelog_toolcall_position_exclusive": 1`, id), "first first"},
+	} {
+		b.up(name, `, "agent_snapshot_target_context_id": "d", `+tt.fields)
+		b.says(name, "notes", tt.want, `, "context_id": "d"`)
+	}
+	for _, x := range list[step.ChangelogRewind](b, step.ChangelogRewindsPath) {
+		if x.Context != "d" || x.Increments != map[string]int{"all": 2, "pinned": 1, "before": 1}[x.Agent] || (x.Before != nil) != (x.Agent == "before") {
+			t.Errorf("%+v", x)
+		}
+	}
+	// Nothing before the first tool call: the agent begins anew, and says so.
+	b.up("anew", fmt.Sprintf(`, "agent_changelog_object_url": "artifact:%s", "agent_changelog_toolcall_position_exclusive": 0`, id))
+	b.PutUniverse("@local/other", steptest.File{Path: "a", Text: "x"})
+	for fields, want := range map[string]string{
+		`"a2a_agent_id": "@local/talker", "agent_changelog_object_url": "artifact:@local/other"`: "ChangelogError: agent 'three': '@local/other' version 1 is no changelog of an agent: it has a file 'a'",
+		`"a2a_agent_id": "@local/talker", "agent_changelog_object_url": "artifact:@local/none"`:  "NotFoundError: changelog '@local/none'",
+		`"a2a_agent_id": "loop", "enable_agent_changelog": true`:                                 "NotServedError: agent 'three' can't record its changes: enable-changelog of urn:agentenv:snapshot/v1",
+	} {
+		err := b.Do(b.start, `{"id": "three", "type": "deploy_agent", "agent_name": "three", `+fields+`}`)
+		if err == nil || !strings.HasPrefix(steptest.ErrorType(err)+": "+err.Error(), want) {
+			t.Errorf("%v; want %s", err, want)
+		}
+		if _, err := b.Agents.Agent(steptest.Run, "three"); err == nil {
+			t.Error("an agent that could not be given its changes stands")
+		}
+	}
+	gone(t, b.Rig)
+}

@@ -21,6 +21,8 @@ import (
 type talker struct {
 	mu    sync.Mutex
 	notes map[string][]string // by context
+	log   *agent.Uploads      // where increments go; nil: nowhere
+	seq   int64
 }
 
 const notesFile = "/root/notes"
@@ -29,7 +31,7 @@ func newTalker() *agent.Agent {
 	t := &talker{notes: map[string][]string{}}
 	return agent.New("talker", t.run, agent.WithDescription("Does what it is told."), agent.WithConfig(struct {
 		SystemPrompt string `json:"system_prompt"`
-	}{}), agent.WithMCP(), agent.WithSkills("", nil), agent.WithTrajectory(), agent.WithPeers(), agent.WithTriggers(), agent.WithSnapshots(t.save, t.load),
+	}{}), agent.WithMCP(), agent.WithSkills("", nil), agent.WithTrajectory(), agent.WithPeers(), agent.WithTriggers(), agent.WithSnapshots(t.save, t.load), agent.WithChangelog(t.follow, t.apply),
 		agent.WithInstall(map[string]any{
 			"a2a_port": 8021, "required_params_host": []string{"agent_ctx_tar", "work_dir", "a2a_port", "agent_name"},
 			"install_commands_host": []string{
@@ -47,7 +49,14 @@ func (k *talker) run(ctx context.Context, t *agent.Turn) (agent.Result, error) {
 	case "note":
 		k.mu.Lock()
 		k.notes[t.ContextID] = append(k.notes[t.ContextID], rest)
+		log, seq := k.log, k.seq
+		k.seq++
 		k.mu.Unlock()
+		if log != nil {
+			if err := log.Upload(ctx, seq, ".txt", strings.NewReader(rest)); err != nil {
+				return agent.Result{}, err
+			}
+		}
 		return agent.Text("noted"), os.WriteFile(notesFile, []byte(rest), 0o600)
 	case "notes":
 		k.mu.Lock()
@@ -137,4 +146,27 @@ func (k *talker) load(ctx context.Context, s *agent.Saved) (string, error) {
 	defer k.mu.Unlock()
 	k.notes[s.TargetContextID] = notes
 	return s.TargetContextID, os.WriteFile(notesFile, b, 0o600)
+}
+
+// follow sends every note as an increment from now on.
+func (k *talker) follow(_ context.Context, to *agent.Uploads, _ []string) ([]string, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.log = to
+	return []string{notesFile}, nil
+}
+
+func (k *talker) apply(ctx context.Context, c *agent.Changes) (string, error) {
+	var notes []string
+	for _, x := range c.Increments {
+		b, err := x.Source.Bytes(ctx, 1<<20)
+		if err != nil {
+			return "", err
+		}
+		notes = append(notes, string(b))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.notes[c.TargetContextID] = notes
+	return c.TargetContextID, os.WriteFile(notesFile, []byte(notes[len(notes)-1]), 0o600)
 }

@@ -2,6 +2,7 @@ package step
 
 import (
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/doc"
@@ -108,6 +109,63 @@ type LoadedSnapshot struct {
 	Context string `json:"context_id"`
 	ID      string `json:"source_artifact_id"`
 	Version int    `json:"source_artifact_version"`
+}
+
+// AgentChangelogPath is where an AgentChangelog is appended, by deploy_agent when the agent begins to record what it changes, and by prompt_agent when
+// there is more of it in the store; ChangelogRewindsPath is where deploy_agent appends a ChangelogRewind.
+const (
+	AgentChangelogPath   = "metadata/agent_changelog"
+	ChangelogRewindsPath = "metadata/agent_changelog_rewinds"
+)
+
+// AgentChangelog is what an agent has changed, an increment for a tool call, as far as it is in the store.
+type AgentChangelog struct {
+	Agent      string   `json:"agent_name"`
+	Step       string   `json:"step_id"`
+	Roots      []string `json:"roots"`         // folders that the agent follows
+	Mode       string   `json:"transfer_mode"` // TransferObjects
+	URL        string   `json:"object_url"`    // ChangelogURL of the artifact; of the first row without a version
+	ID         string   `json:"id,omitempty"`
+	Version    int      `json:"version,omitempty"`
+	Increments int      `json:"increments,omitempty"`
+	Reason     string   `json:"reason,omitempty"` // why some are missing
+}
+
+// ChangelogRewind is what a new agent was given of a changelog.
+type ChangelogRewind struct {
+	Agent      string `json:"agent_name"`
+	Context    string `json:"context_id,omitempty"`
+	Before     *int64 `json:"up_to_tool_call_exclusive"`
+	Mode       string `json:"transfer_mode"`
+	URL        string `json:"object_url"`
+	Increments int    `json:"increments"`
+}
+
+// TransferObjects says that the pieces of what was recorded travelled as objects: there is no other way here.
+const TransferObjects = "objects"
+
+// changelogScheme begins the addresses of changelogs, which are artifacts.
+const changelogScheme = "artifact:"
+
+// ChangelogURL is the address of a changelog; version 0 is the latest.
+func ChangelogURL(id string, version int) string {
+	if version == 0 {
+		return changelogScheme + id
+	}
+	return changelogScheme + id + "@" + strconv.Itoa(version)
+}
+
+// ParseChangelogURL is the other way round. ok is false when it is no address of an artifact.
+func ParseChangelogURL(url string) (id string, version int, ok bool) {
+	id, ok = strings.CutPrefix(url, changelogScheme)
+	if i := strings.LastIndexByte(id, '@'); ok && i > 0 {
+		n, err := strconv.Atoi(id[i+1:])
+		if err != nil || n < 1 {
+			return "", 0, false
+		}
+		id, version = id[:i], n
+	}
+	return id, version, ok && ref.CheckID(id) == nil
 }
 
 // AgentSnapshotID is the id of what a step of a run writes of an agent when nobody has named it.

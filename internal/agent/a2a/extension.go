@@ -55,9 +55,9 @@ func (c *Client) Operation(ctx context.Context, card *wire.AgentCard, uri, name 
 	return nil
 }
 
-// Transfer moves an object at a path of the agent's own: body is sent as it comes, size says how long it is. The answer's body is the caller's to close; an
-// answer that is no success is a *StatusError, without its text, and the path is in no error: both may be secrets.
-func (c *Client) Transfer(ctx context.Context, method, path string, body io.Reader, size int64) (*http.Response, error) {
+// Transfer moves an object at a path of the agent's own: body is sent as it comes, size says how long it is; match, where it isn't "", is the tag that the
+// object must still have. The answer's body is the caller's to close; an answer that is no success is a *StatusError, without its text, and the path is in no error: both may be secrets.
+func (c *Client) Transfer(ctx context.Context, method, path, match string, body io.Reader, size int64) (*http.Response, error) {
 	if body != nil && size == 0 {
 		body = http.NoBody
 	}
@@ -67,6 +67,9 @@ func (c *Client) Transfer(ctx context.Context, method, path string, body io.Read
 	}
 	req.ContentLength = size
 	req.Header.Set("Accept-Encoding", "identity")
+	if match != "" {
+		req.Header.Set("If-Match", match)
+	}
 	res, err := c.http.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {

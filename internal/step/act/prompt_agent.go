@@ -146,6 +146,7 @@ func (e *PromptAgent) Run(ctx context.Context, c *step.Call) (err error) {
 	if err != nil {
 		return err
 	}
+	unfollow := a.Changelog().Follow(ctx)
 	for err == nil {
 		var reply deploy.Reply
 		reply, err = t.do(ctx, parts)
@@ -166,7 +167,8 @@ func (e *PromptAgent) Run(ctx context.Context, c *step.Call) (err error) {
 		}
 		parts = []wire.Part{wire.TextPart(text)}
 	}
-	serr := shots.end(ctx)
+	unfollow()
+	serr := errors.Join(shots.end(ctx), e.changes(ctx, c, a))
 	if err = e.end(c, &rec, err); err == nil {
 		err = step.Keep(serr)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
@@ -45,14 +46,16 @@ func (e *DeployAgent) Preflight(ctx context.Context, d doc.Node, p step.Plan) di
 	if on, _ := d.Get("enable_docker").Bool(); on {
 		refuse("enable_docker", "agents get no container engine of their own from this version of agent-env", "leave it out")
 	}
-	if n := d.Get("agent_changelog_object_url"); !n.IsNull() {
-		refuse("agent_changelog_object_url", "recorded changes of agents can't be applied by this version of agent-env", "restore a snapshot: agent_snapshot_files_artifact_id")
+	recorded := d.Get("agent_changelog_object_url")
+	if id, version, ok := step.ParseChangelogURL(recorded.Text()); !recorded.IsNull() && !ok {
+		refuse("agent_changelog_object_url", diag.Repr(recorded.Text())+" is no address of recorded changes", "name them as artifact:ID or artifact:ID@VERSION, as runs that record them tell")
+	} else if ok && p.Type != nil {
+		if typ := p.Type(ctx, ref.Artifact, id, version); typ != "" && typ != artifact.FileUniverse {
+			refuse("agent_changelog_object_url", diag.Repr(id)+" is of type "+typ+" in the store", "name a universe of files in which changes were recorded")
+		}
 	}
-	if !d.Get("agent_snapshot_target_context_id").IsNull() && d.Get("agent_snapshot_files_artifact_id").IsNull() {
+	if !d.Get("agent_snapshot_target_context_id").IsNull() && d.Get("agent_snapshot_files_artifact_id").IsNull() && recorded.IsNull() {
 		refuse("agent_snapshot_target_context_id", "there is nothing to restore into a conversation", "set agent_snapshot_files_artifact_id too")
-	}
-	if on, _ := d.Get("enable_agent_changelog").Bool(); on {
-		refuse("enable_agent_changelog", "changes of an agent's workspace can't be recorded by this version of agent-env", "leave it out")
 	}
 	r, err := agentRequest(d, p.Agent)
 	if err != nil {
@@ -151,7 +154,14 @@ func (e *DeployAgent) Run(ctx context.Context, c *step.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := e.restore(ctx, c, a); err != nil {
+	err = e.restore(ctx, c, a)
+	if err == nil {
+		err = e.rewind(ctx, c, a)
+	}
+	if err == nil {
+		err = e.record(ctx, c, a)
+	}
+	if err != nil {
 		_, rerr := e.agents.Remove(context.WithoutCancel(ctx), c.Run, a.Name)
 		return errors.Join(err, rerr)
 	}
@@ -166,8 +176,16 @@ func (e *DeployAgent) restore(ctx context.Context, c *step.Call, a *deploy.Agent
 	}
 	version, _ := c.Doc.Get("agent_snapshot_files_artifact_version").Int()
 	pin, conversation, err := a.Restore(ctx, e.store, id, int(version), c.Doc.Get("agent_snapshot_target_context_id").Text())
+	if err != nil {
+		return stateError(ctx, a, err, "go on from a snapshot", "SnapshotError")
+	}
+	c.Log.Info("agent restored", "agent", a.Name, "artifact", pin.ID, "version", pin.Version, "context", conversation)
+	return c.Out.Append(step.LoadedSnapshotsPath, step.LoadedSnapshot{Agent: a.Name, Context: conversation, ID: pin.ID, Version: pin.Version})
+}
+
+// stateError is why an agent's state could not be recorded or given to it.
+func stateError(ctx context.Context, a *deploy.Agent, err error, what, typ string) error {
 	switch {
-	case err == nil:
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case step.IsInfra(err):
@@ -175,12 +193,45 @@ func (e *DeployAgent) restore(ctx context.Context, c *step.Call, a *deploy.Agent
 	case errors.Is(err, store.ErrNotFound):
 		return &step.Error{Type: "NotFoundError", Err: err}
 	case errors.Is(err, deploy.ErrNotServed):
-		return step.Errorf("NotServedError", "agent %s can't go on from a snapshot: %w", diag.Repr(a.Name), err)
-	default:
-		return step.Errorf("SnapshotError", "agent %s: %w", diag.Repr(a.Name), err)
+		return step.Errorf("NotServedError", "agent %s can't %s: %w", diag.Repr(a.Name), what, err)
 	}
-	c.Log.Info("agent restored", "agent", a.Name, "artifact", pin.ID, "version", pin.Version, "context", conversation)
-	return c.Out.Append(step.LoadedSnapshotsPath, step.LoadedSnapshot{Agent: a.Name, Context: conversation, ID: pin.ID, Version: pin.Version})
+	return step.Errorf(typ, "agent %s: %w", diag.Repr(a.Name), err)
+}
+
+// rewind gives a new agent the changes that another one has recorded, up to a tool call.
+func (e *DeployAgent) rewind(ctx context.Context, c *step.Call, a *deploy.Agent) error {
+	id, version, ok := step.ParseChangelogURL(c.Doc.Get("agent_changelog_object_url").Text())
+	if !ok {
+		return nil
+	}
+	before := int64(-1)
+	rec := step.ChangelogRewind{Agent: a.Name, Mode: step.TransferObjects}
+	if n := c.Doc.Get("agent_changelog_toolcall_position_exclusive"); !n.IsNull() {
+		before, _ = n.Int()
+		rec.Before = &before
+	}
+	k, conversation, err := a.ApplyChangelog(ctx, e.store, id, version, before, c.Doc.Get("agent_snapshot_target_context_id").Text())
+	if err != nil {
+		return stateError(ctx, a, err, "go on from recorded changes", "ChangelogError")
+	}
+	c.Log.Info("recorded changes applied", "agent", a.Name, "artifact", k.ID, "version", k.Version, "increments", k.Increments, "context", conversation)
+	rec.Context, rec.URL, rec.Increments = conversation, step.ChangelogURL(k.ID, k.Version), k.Increments
+	return c.Out.Append(step.ChangelogRewindsPath, rec)
+}
+
+// record has the agent record what it changes, where the step wants that.
+func (e *DeployAgent) record(ctx context.Context, c *step.Call, a *deploy.Agent) error {
+	if on, _ := c.Doc.Get("enable_agent_changelog").Bool(); !on {
+		return nil
+	}
+	log, err := a.EnableChangelog(ctx, step.AgentSnapshotID(c.Run, c.Step, "agent-changelog"))
+	if err != nil {
+		return stateError(ctx, a, err, "record its changes", "ChangelogError")
+	}
+	c.Log.Info("changes are recorded", "agent", a.Name, "artifact", log.ID, "roots", strings.Join(log.Roots, ", "))
+	return c.Out.Append(step.AgentChangelogPath, step.AgentChangelog{
+		Agent: a.Name, Step: c.Step, Roots: append([]string{}, log.Roots...), Mode: step.TransferObjects, URL: step.ChangelogURL(log.ID, 0),
+	})
 }
 
 // deployAgentAs deploys and records an agent.
