@@ -1,0 +1,148 @@
+package app
+
+import (
+	"context"
+	"path/filepath"
+
+	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/workspace/folder"
+)
+
+// PeerVersion is the release of protoAgent that agent-env counts as where a plugin asks for one.
+const PeerVersion = "0.145.0"
+
+// gitBuiltins are the git plugins that come with the program.
+func gitBuiltins() []git.Builtin {
+	old, err := git.ParseSource("https://github.com/protoLabsAI/delegates-plugin")
+	if err != nil {
+		panic(err)
+	}
+	return []git.Builtin{{ID: "delegates", Version: Version, Supersedes: []git.Source{old}}}
+}
+
+func (a *App) gitBuiltinIDs() []string {
+	var out []string
+	for _, b := range gitBuiltins() {
+		out = append(out, b.ID)
+	}
+	return out
+}
+
+// WorkspaceFolder is the workspace that commands work on: the one whose configuration is in effect, else the nearest upward; folder.ErrNone.
+func (a *App) WorkspaceFolder() (folder.Folder, error) {
+	if path := a.Config().Path(); filepath.Base(filepath.Dir(path)) == folder.Dir {
+		return folder.At(a.Config().Root()), nil
+	}
+	return folder.Find(a.opt.Dir)
+}
+
+// GitPolicy says where git plugins may come from, as configured. It is read for each command anew.
+func (a *App) GitPolicy(ctx context.Context) (git.Policy, error) {
+	n, err := a.Config().GitPlugins(ctx, a.secrets)
+	if err != nil {
+		return git.Policy{}, err
+	}
+	sources := n.Get("sources")
+	p := git.Policy{Allow: texts(sources.Get("allow")), Official: []string{"github.com/protoLabsAI/*"}, Acked: texts(sources.Get("acked")), Files: true}
+	if v := sources.Get("official"); v.Exists() {
+		p.Official = texts(v)
+	}
+	p.TrustUnverified, _ = n.Get("trust_unverified").Bool()
+	p.PlainHTTP, _ = sources.Get("plain_http").Bool()
+	if v, ok := sources.Get("files").Bool(); ok {
+		p.Files = v
+	}
+	for _, list := range [][]string{p.Allow, p.Official, p.Acked} {
+		for _, pattern := range list {
+			if err := git.CheckPattern(pattern); err != nil {
+				return git.Policy{}, err
+			}
+		}
+	}
+	return p, nil
+}
+
+// texts are the strings of a list; nil when there is no list.
+func texts(n doc.Node) []string {
+	if !n.Exists() {
+		return nil
+	}
+	out := []string{}
+	for _, v := range n.Items() {
+		out = append(out, v.Text())
+	}
+	return out
+}
+
+// gitStore is the store of git plugins with the lock of a workspace.
+func (a *App) gitStore(f folder.Folder, policy git.Policy) *git.Store {
+	return git.Open(git.Options{
+		Dir: filepath.Join(a.Config().StateRoot(), "git_plugins"), Folder: f, Policy: policy, Builtins: gitBuiltins(), Version: Version, Peer: PeerVersion,
+		Fetch: git.FetchOptions{Env: a.opt.Env, Home: a.Config().Home(), Archive: a.archives()},
+	})
+}
+
+// archives tells whether archives are fetched although git is there.
+func (a *App) archives() bool {
+	for _, name := range []string{"AGENT_ENV_PLUGIN_FETCH", "PROTOAGENT_PLUGIN_FETCH"} {
+		if v, ok := a.opt.Env(name); ok && v == "archive" {
+			return true
+		}
+	}
+	return false
+}
+
+// GitStore is the store of git plugins of the workspace here; folder.ErrNone where there is none.
+func (a *App) GitStore(ctx context.Context) (*git.Store, error) {
+	if a.Config().StateRoot() == "" {
+		return nil, a.ConfigProblems().Err()
+	}
+	f, err := a.WorkspaceFolder()
+	if err != nil {
+		return nil, err
+	}
+	policy, err := a.GitPolicy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return a.gitStore(f, policy), nil
+}
+
+// GitPlugin is a git plugin as lists show it.
+type GitPlugin struct {
+	git.Standing
+	Enabled bool
+}
+
+// GitPlugins are the git plugins and plugin bundles of the workspace here, with what can't be meant in its lock; none where there is no workspace.
+func (a *App) GitPlugins(ctx context.Context) ([]GitPlugin, []string, error) {
+	s, err := a.GitStore(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	rows, l, err := s.List(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := a.Config().GitPlugins(ctx, a.secrets)
+	if err != nil {
+		return nil, nil, err
+	}
+	on, off := map[string]bool{}, map[string]bool{}
+	for _, id := range texts(n.Get("enabled")) {
+		on[id] = true
+	}
+	for _, id := range texts(n.Get("disabled")) {
+		off[id] = true
+	}
+	var warnings []string
+	for _, p := range l.Problems {
+		warnings = append(warnings, p.String())
+	}
+	out := make([]GitPlugin, 0, len(rows))
+	for _, r := range rows {
+		out = append(out, GitPlugin{r, on[r.ID] && !off[r.ID] && !r.Bundle})
+	}
+	return out, warnings, nil
+}
