@@ -18,8 +18,9 @@ import (
 
 // pluginLoader loads the plugins of an environment, each in processes of their own, which end with the load.
 type pluginLoader struct {
-	a *App
-	e *dist.Environment
+	a         *App
+	e         *dist.Environment
+	callbacks bool // those of options of the command line are called too
 }
 
 // Load imports what is written in Python, and asks executables what they serve.
@@ -50,7 +51,7 @@ func (l pluginLoader) Load(ctx context.Context, claims []dist.Claim) ([]dist.Loa
 	if l.e.Python() == "" {
 		return nil, errors.New("there is no plugin environment to load classes in: add a plugin first")
 	}
-	loaded, err := pyhost.Loader{Python: l.e.Python()}.Load(ctx, entries)
+	loaded, err := pyhost.Loader{Python: l.e.Python(), Callbacks: l.callbacks}.Load(ctx, entries)
 	if err != nil {
 		return nil, err
 	}

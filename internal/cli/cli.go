@@ -56,7 +56,11 @@ func execute(ctx context.Context, p *verb.Program, args []string) (err error) {
 			p.Streams.Detail("%s", debug.Stack())
 		}
 	}()
-	if done, err := pluginCommand(ctx, p, root, args); done {
+	options, err := attachOptions(ctx, p, root, args)
+	if err != nil {
+		return err
+	}
+	if done, err := pluginCommand(ctx, p, root, options, args); done {
 		return err
 	}
 	if err := root.ExecuteContext(ctx); err != nil {

@@ -152,6 +152,12 @@ func systemHome() string {
 	return u.HomeDir
 }
 
+// StateRoot is the folder that holds all state of the program, for who needs it before a configuration is read; "" when it can't be told.
+func StateRoot(env func(string) (string, bool)) string {
+	var l diag.List
+	return stateRoot(env, home(Options{Env: env}), &l)
+}
+
 // stateRoot is $XDG_STATE_HOME/agentenv when that variable is absolute, else ~/.local/state/agentenv.
 func stateRoot(env func(string) (string, bool), home string, l *diag.List) string {
 	if x, ok := env("XDG_STATE_HOME"); ok && x != "" {

@@ -84,7 +84,7 @@ func change(ctx context.Context, p *verb.Program, cmd *cobra.Command, c dist.Cha
 	if !w.yes {
 		t.Confirm = func(ctx context.Context) (bool, error) { return p.Streams.Confirm(ctx, "Proceed?", "--yes") }
 	}
-	out, err := a.ChangePlugins(ctx, c, w.force, taken(cmd.Root()), t)
+	out, err := a.ChangePlugins(ctx, c, w.force, Taken(cmd.Root()), t)
 	if w.asJSON {
 		if printed := p.Streams.JSON(encodeOutcome(out, c.DryRun)); printed != nil {
 			return errors.Join(err, printed)
@@ -157,7 +157,7 @@ func Install(p *verb.Program, root *cobra.Command) func(ctx context.Context, req
 			return err
 		}
 		say := func(line string) { p.Streams.Problem("%s", term.Clean(line)) }
-		out, err := a.ChangePlugins(ctx, dist.Change{Add: requirements}, false, taken(root), dist.Talk{
+		out, err := a.ChangePlugins(ctx, dist.Change{Add: requirements}, false, Taken(root), dist.Talk{
 			Say: say, Detail: func(line string) { p.Streams.Detail("%s", line) },
 		})
 		if errors.Is(err, dist.ErrProblems) && !out.Changed {

@@ -60,7 +60,15 @@ func named(ts *testscript.TestScript, name string) wheeltest.Wheel {
 			return wheeltest.Acme(version)
 		},
 		"broken": wheeltest.Broken, "clash": wheeltest.Clash, "badtype": wheeltest.BadType, "shipper": wheeltest.Shipper, "bundled": wheeltest.Bundled,
-		"not-plugin": wheeltest.NotPlugin, "incompat": wheeltest.Incompat, "cli": wheeltest.CLI, "slow": func() wheeltest.Wheel { return wheeltest.Slow(30) },
+		"not-plugin": wheeltest.NotPlugin, "incompat": wheeltest.Incompat, "cli": wheeltest.CLI, "options": wheeltest.RootOptions,
+		"click": func() wheeltest.Wheel {
+			w, ok := wheeltest.Click(context.Background())
+			if !ok {
+				ts.Fatalf("python3 has no click")
+			}
+			return w
+		},
+		"slow": func() wheeltest.Wheel { return wheeltest.Slow(30) },
 		"unreadable": func() wheeltest.Wheel {
 			w := wheeltest.Acme("1.0")
 			w.Name = "agentenv-unreadable"

@@ -3,9 +3,11 @@ package plugin
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
@@ -17,8 +19,8 @@ func New(p *verb.Program) *cobra.Command {
 	return verb.Group("plugin", "List, check, add and remove plugins", newList(p), newShow(p), newCheck(p), newAdd(p), newRemove(p))
 }
 
-// taken tells which commands and flags of the command line are agent-env's own.
-func taken(root *cobra.Command) dist.Names {
+// Taken tells which commands and flags of the command line are agent-env's own.
+func Taken(root *cobra.Command) dist.Names {
 	return func(group, name string) bool {
 		switch group {
 		case dist.GroupCommands:
@@ -29,11 +31,25 @@ func taken(root *cobra.Command) dist.Names {
 			}
 			return name == "help"
 		case dist.GroupOptions:
-			return root.PersistentFlags().Lookup(strings.TrimLeft(name, "-")) != nil
+			return hasFlag(root, name)
 		default:
 			return false
 		}
 	}
+}
+
+// hasFlag tells whether a command or one below it has a flag, as people write it: the options of plugins are accepted by every command.
+func hasFlag(cmd *cobra.Command, flag string) bool {
+	name, long := strings.CutPrefix(flag, "--")
+	if flag == "--help" || flag == "-h" {
+		return true
+	}
+	for _, set := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+		if long && set.Lookup(name) != nil || len(flag) == 2 && !long && set.ShorthandLookup(flag[1:]) != nil {
+			return true
+		}
+	}
+	return slices.ContainsFunc(cmd.Commands(), func(c *cobra.Command) bool { return hasFlag(c, flag) })
 }
 
 // complete offers the installed plugins.

@@ -74,7 +74,7 @@ func look(ctx context.Context, p *verb.Program, cmd *cobra.Command, load bool) (
 	if err != nil {
 		return nil, dist.Report{}, err
 	}
-	r, err := a.PluginReport(ctx, load, taken(cmd.Root()))
+	r, err := a.PluginReport(ctx, load, Taken(cmd.Root()))
 	return a, r, err
 }
 

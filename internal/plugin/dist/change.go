@@ -166,7 +166,11 @@ func (w *work) swap(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = writeCurrent(w.o.Dir, key)
+	all, _ := w.after.Distributions()
+	options := slices.ContainsFunc(all, func(d Distribution) bool {
+		return slices.ContainsFunc(d.Entries, func(e EntryPoint) bool { return e.Group == GroupOptions })
+	})
+	err = writeCurrent(w.o.Dir, key, options)
 	w.out.Changed = err == nil
 	if err != nil {
 		err = fmt.Errorf("make the new plugin environment current: %w", err)

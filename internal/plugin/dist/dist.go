@@ -41,6 +41,8 @@ const (
 type Current struct {
 	Version    int    `json:"format_version"`
 	Generation string `json:"generation"`
+	// Options tells that a distribution has options of the command line (GroupOptions), so that commands know without opening the generation.
+	Options bool `json:"root_options,omitempty"`
 }
 
 // Record is what a generation says of itself (generation.json): how it came to be.
@@ -124,28 +126,40 @@ func generations(dir string) *treestore.Store {
 	return treestore.Open(filepath.Join(dir, generationsDir), treestore.Options{})
 }
 
+// RootOptions tells whether the current generation of the environment in a folder has options of the command line. It opens one small file; whoever
+// opens the environment is told of one that can't be read.
+func RootOptions(dir string) bool {
+	c, err := currentOf(dir)
+	return err == nil && c.Options
+}
+
 // readCurrent is the key of the current generation; "" when there is none.
 func readCurrent(dir string) (string, error) {
+	c, err := currentOf(dir)
+	return c.Generation, err
+}
+
+func currentOf(dir string) (Current, error) {
 	path := filepath.Join(dir, currentFile)
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", nil
+		return Current{}, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read which plugin environment is current: %w", err)
+		return Current{}, fmt.Errorf("read which plugin environment is current: %w", err)
 	}
 	var c Current
 	if err := json.Unmarshal(b, &c); err != nil || c.Generation == "" {
-		return "", fmt.Errorf("%s can't be read: it names no generation; add the plugins again, or remove it", path)
+		return Current{}, fmt.Errorf("%s can't be read: it names no generation; add the plugins again, or remove it", path)
 	}
 	if c.Version != 1 {
-		return "", fmt.Errorf("%s has format %d, and this agent-env knows 1; upgrade agent-env", path, c.Version)
+		return Current{}, fmt.Errorf("%s has format %d, and this agent-env knows 1; upgrade agent-env", path, c.Version)
 	}
-	return c.Generation, nil
+	return c, nil
 }
 
-func writeCurrent(dir, key string) error {
-	b, err := json.Marshal(Current{1, key})
+func writeCurrent(dir, key string, options bool) error {
+	b, err := json.Marshal(Current{1, key, options})
 	if err != nil {
 		return err
 	}

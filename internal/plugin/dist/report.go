@@ -31,6 +31,7 @@ type Loaded struct {
 
 // Option is an option of the command line that a plugin adds.
 type Option struct {
+	Help    string   `json:"help"`
 	Flags   []string `json:"flags"`   // as people write them: --verbose, -v
 	Value   bool     `json:"value"`   // a value follows
 	Metavar string   `json:"metavar"` // what the value is called
@@ -58,6 +59,7 @@ type ReportOptions struct {
 	Impls   []Impl
 	Config  *Trouble // what is wrong with the configuration: groups that it has a say in are blocked
 	Loader  Loader   // nil: nothing is imported
+	Only    []string // these groups alone; all when empty
 }
 
 // Report is every plugin of an environment and what became of what it offers.
@@ -90,6 +92,9 @@ func (e *Environment) Report(ctx context.Context, o ReportOptions) (Report, erro
 		r.Discovery[p.Package] = Trouble{p.Code, fmt.Sprintf("%s: %s", p.Path, p.Reason)}
 	}
 	found := Resolve(all, o.Builtin, env)
+	if len(o.Only) > 0 {
+		found = slices.DeleteFunc(found, func(c Contribution) bool { return !slices.Contains(o.Only, c.Group) })
+	}
 	e.checkBundles(found)
 	if o.Config != nil {
 		block(found, *o.Config, r.Groups)

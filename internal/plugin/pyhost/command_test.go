@@ -112,7 +112,7 @@ func TestCommands(t *testing.T) {
 		out  string
 	}{{[]string{"--loud"}, "loud is True\n"}, {nil, "loud is None\n"}} {
 		raw, err := b.call("command/run", map[string]any{"call": "c-1", "entry": opt, "args": append([]string{}, r.args...)})
-		if o := text(t, out); err != nil || string(raw) != `{"exit_code":0}` || o[saidOut:] != r.out {
+		if o := text(t, out); err != nil || string(raw) != `{"exit_code":-1}` || o[saidOut:] != r.out {
 			t.Errorf("option %v: %s, %v, %s", r.args, raw, err, o[saidOut:])
 		}
 		saidOut = len(text(t, out))

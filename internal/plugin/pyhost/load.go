@@ -54,6 +54,8 @@ type Loader struct {
 	Python  string        // of a generation that holds our own distributions
 	Env     []string      // the whole environment of its processes; nil is a clean one
 	Timeout time.Duration // for one entry; 0 is LoadTimeout
+	// Callbacks has those of options called too, as on a command line that has none of the options.
+	Callbacks bool
 }
 
 // Load loads entries one after the other and answers what came of each, in their order. One that ends the process, or takes too long, takes
@@ -85,7 +87,7 @@ func (l Loader) Load(ctx context.Context, entries []Entry) ([]Loaded, error) {
 func (l Loader) some(ctx context.Context, entries []Entry) (done []Loaded, begun bool, fate string, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	request, err := json.Marshal(map[string]any{"entries": entries})
+	request, err := json.Marshal(map[string]any{"entries": entries, "callbacks": l.Callbacks})
 	if err != nil {
 		return nil, false, "", err
 	}

@@ -1,6 +1,14 @@
 package wheeltest
 
-import "fmt"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+)
 
 // Groups of entry points.
 const (
@@ -135,6 +143,51 @@ verbose = click.Option(["--verbose"], is_flag=True, expose_value=False)
 raising = click.Option(["--e2e-raising"], expose_value=False, callback=_raise)
 `},
 	}
+}
+
+// RootOptions has options of the command line: one with a value, exported twice, and one that ends the command.
+func RootOptions() Wheel {
+	return Wheel{
+		Name: "agentenv-e2e-options", Version: "1.0.0", Requires: []string{"click"},
+		Entries: map[string]map[string]string{Options: {"greet": "agentenv_e2e_options:greet", "greet-again": "agentenv_e2e_options:same", "about": "agentenv_e2e_options:about"}},
+		Files: map[string]string{"agentenv_e2e_options.py": `import click
+
+
+def _greet(ctx, param, value):
+    if value == "nobody":
+        raise click.BadParameter("nobody is there")
+    click.echo(f"greeting {value}", err=True)
+    return value
+
+
+def _about(ctx, param, value):
+    if value:
+        click.echo("about this plugin")
+        ctx.exit()
+
+
+greet = click.Option(["--e2e-greet", "-G"], expose_value=False, callback=_greet, help="whom to greet")
+same = greet
+about = click.Option(["--e2e-about"], is_flag=True, expose_value=False, callback=_about)
+`},
+	}
+}
+
+// Click is the click of this machine's python3, as a wheel; ok is false where there is none.
+func Click(ctx context.Context) (w Wheel, ok bool) {
+	out, err := exec.CommandContext(ctx, "python3", "-c", "import click, os; print(os.path.dirname(click.__file__))").Output()
+	if err != nil {
+		return Wheel{}, false
+	}
+	dir := strings.TrimSpace(string(out))
+	files, err := filepath.Glob(filepath.Join(dir, "*.py"))
+	w = Wheel{Name: "click", Version: "8.4.0", Files: map[string]string{}}
+	for _, f := range files {
+		b, read := os.ReadFile(f)
+		err = errors.Join(err, read)
+		w.Files["click/"+filepath.Base(f)] = string(b)
+	}
+	return w, err == nil && len(files) > 0
 }
 
 // Slow has the step type slow_check, whose import takes a while.

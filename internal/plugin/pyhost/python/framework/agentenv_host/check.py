@@ -1,6 +1,6 @@
 """Loads entries one after the other and tells of each: for whoever wants to know whether they load, and survives those that end the process.
 
-Reads {"entries": […]} from stdin. Writes a line of JSON before each load, {"begin": index}, and one after it, {"index": …, "loaded": {…}}.
+Reads {"entries": […], "callbacks": bool} from stdin; with callbacks, those of options are called as for a command line that has none of them. Writes a line of JSON before each load, {"begin": index}, and one after it, {"index": …, "loaded": {…}}.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ def main() -> None:
     """Checks what stdin says and ends the process."""
     incoming, outgoing = take_stdio()
     with os.fdopen(incoming, "rb") as f:
-        entries = json.loads(f.read())["entries"]
+        request = json.loads(f.read())
+    entries = request["entries"]
     os.register_at_fork(after_in_child=lambda: os.close(outgoing))  # a fork that lives on must not keep the reader waiting
     loader = Entries()
     for index, entry in enumerate(entries):
         _say(outgoing, {"begin": index})
-        _say(outgoing, {"index": index, "loaded": loader.describe(entry)})
+        _say(outgoing, {"index": index, "loaded": loader.describe(entry, bool(request.get("callbacks")))})
     sys.stderr.flush()
     os._exit(0)  # threads that a plugin left don't hold the process
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 
 from .calls import Calls
 from .entries import OPTIONS, Entries
 from .faults import explain
 from .rpc import BAD_PARAMS, Request, RPCError
 from .steps import loaded
+
+
+THROUGH = -1
+"""The exit code of an option whose callback ended nothing."""
 
 
 class Commands:
@@ -21,17 +25,21 @@ class Commands:
     def run(self, request: Request) -> Dict[str, Any]:
         """Runs a command and answers its exit code. What it printed is on the terminal by then.
 
-        For an option, ``args`` are what people wrote of it, nothing included: its callback is called.
+        For an option, ``args`` are what people wrote of it, nothing included: its callback is called. The exit code is THROUGH when the
+        callback lets the command go on.
         """
         args = request.params.get("args") or []
         if not isinstance(args, list) or not all(isinstance(a, str) for a in args):
             raise RPCError(BAD_PARAMS, "args is no list of texts")
         command = loaded(self._entries, request)
         name = str(request.params["entry"].get("name", ""))
+        passed: "list[bool]" = []
         if request.params["entry"].get("group") == OPTIONS:
-            command = _alone(command)
+            command = alone(command, lambda: passed.append(True))
         with self._calls.enter(str(request.params.get("call", ""))):
             code = _main(command, name, list(args))
+        if passed and code == 0:
+            code = THROUGH
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
@@ -40,11 +48,11 @@ class Commands:
         return {"exit_code": code}
 
 
-def _alone(option: Any) -> Any:
-    """A command that has one option and does nothing else."""
+def alone(option: Any, passed: Callable[[], Any]) -> Any:
+    """A command that has one option and tells when it got past it."""
     import click
 
-    return click.Command("agent-env", params=[option], callback=lambda: None, add_help_option=False)
+    return click.Command("agent-env", params=[option], callback=passed, add_help_option=False)
 
 
 def _main(command: Any, name: str, args: "list[str]") -> int:

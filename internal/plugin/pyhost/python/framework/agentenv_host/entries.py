@@ -54,12 +54,15 @@ class Entries:
             self._loaded[key] = found
         return found
 
-    def describe(self, entry: Entry) -> Dict[str, Any]:
-        """What the protocol's ``load`` answers for an entry."""
+    def describe(self, entry: Entry, callbacks: bool = False) -> Dict[str, Any]:
+        """What the protocol's ``load`` answers for an entry. With ``callbacks`` an option's is called, as when nobody gives the option."""
         said = {k: entry.get(k, "") for k in ("group", "name", "value")}
         try:
             found = self.load(entry)
-            return {**said, "status": "active", "type": type_of(found, said["group"], said["name"])}
+            out = {**said, "status": "active", "type": type_of(found, said["group"], said["name"])}
+            if callbacks and said["group"] == OPTIONS:
+                out.update(_callback(found))
+            return out
         except NotLoaded as e:
             return {**said, "status": "failed", "code": e.code, "reason": e.reason, **({"where": e.place} if e.place else {})}
         except BaseException as e:  # noqa: B036
@@ -110,10 +113,21 @@ def type_of(found: Any, group: str, name: str) -> Dict[str, Any]:
     return out
 
 
+def _callback(found: Any) -> Dict[str, Any]:
+    """What a callback does when its option isn't given: nothing, or it raises."""
+    from .commands import alone
+
+    try:
+        alone(found, lambda: None).main(args=[], prog_name="agent-env", standalone_mode=False)
+    except BaseException as e:  # noqa: B036 - SystemExit included
+        return {"status": "failed", "code": LOAD_FAILED, "reason": failed(e) + "; raised by its callback where the option isn't given", **({"where": place_of(e)} if place_of(e) else {})}
+    return {}
+
+
 def option_of(found: Any) -> Dict[str, Any]:
     """What the command line must know of an option: its flags, whether a value follows, and which object it is within this process."""
     takes = not found.is_flag and not found.count
-    return {"flags": [*found.opts, *found.secondary_opts], "value": takes, "metavar": str(found.metavar or found.type.name).upper() if takes else "", "object": id(found)}
+    return {"help": str(found.help or ""), "flags": [*found.opts, *found.secondary_opts], "value": takes, "metavar": str(found.metavar or found.type.name).upper() if takes else "", "object": id(found)}
 
 
 def _import(value: str) -> Any:
