@@ -17,7 +17,7 @@ import (
 type RegradeOptions struct {
 	Steps   []string // none: every verifier
 	Version int      // of the task, whose verifiers are taken; 0 is the run's own
-	Judge   string   // the judges' model in place of the one that the run had; "" for that one
+	Judge   string   // the judges' model in place of the one that the run had, but for steps that step_params gave one; "" for those that the run had
 }
 
 // Regrade runs the verifiers of a run that has ended again, without the agent, from what the run has left. id is a whole run id.
@@ -62,7 +62,7 @@ func (e *Engine) regrade(ctx context.Context, sum runlog.Summary, o RegradeOptio
 		models["judge"] = o.Judge
 	}
 	var l diag.List
-	plan := step.Plan{Sandbox: sum.Options.Sandbox, Isolation: sum.Options.Isolation, Models: models, Type: e.types(nil)}
+	plan := step.Plan{Sandbox: sum.Options.Sandbox, Isolation: sum.Options.Isolation, Models: models, Fixed: fixed(sum.Options.Params), Type: e.types(nil)}
 	for _, p := range e.runner().PreflightScores(ctx, t, sum.Label, plan, o.Steps) {
 		l.Add(p)
 	}
@@ -75,6 +75,7 @@ func (e *Engine) regrade(ctx context.Context, sum runlog.Summary, o RegradeOptio
 	}
 	q := run.RegradeRequest{
 		Run: sum.ID, Task: t, Events: events, Owner: owner, Alive: alive, Only: o.Steps, Trial: sum.Trial, Seed: sum.Options.Seed, Models: models,
+		Fixed: plan.Fixed,
 	}
 	e.Deploy.Open(sum.ID, deploy.Policy{Chain: sum.Options.Sandbox, Isolation: sum.Options.Isolation}) // for what verifiers make and remove
 	if version != recorded {

@@ -27,6 +27,7 @@ type RegradeRequest struct {
 	Only         []string
 	Trial        int
 	Seed, Models map[string]string
+	Fixed        map[string]map[string]string // as in Request
 	// Version is the task's, where it is not the one that the run had.
 	Version int
 }
@@ -179,7 +180,7 @@ func (g *regrade) step(ctx context.Context, i int) error {
 	s.attempt++
 	call := &step.Call{
 		Run: g.q.Run, Step: st.ID, Attempt: s.attempt, Trial: max(1, g.q.Trial), State: g.hist.View(g.anc[i].Has), Out: &step.Diff{},
-		Seed: g.q.Seed, Models: g.q.Models, OnSpend: func(c step.Cost) { g.spent(st.ID, s.attempt, runlog.Cost(c)) },
+		Seed: g.q.Seed, Models: over(g.q.Models, g.q.Fixed[st.ID]), OnSpend: func(c step.Cost) { g.spent(st.ID, s.attempt, runlog.Cost(c)) },
 	}
 	lines := &regradeLog{g: g, step: st.ID, attempt: s.attempt}
 	call.Log = slog.New(lines)

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/bundlerun"
+	"agentenv.internal/agentenv/internal/cli/runview"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/run"
 	"agentenv.internal/agentenv/internal/runlog"
@@ -25,7 +26,7 @@ func newRegrade(p *verb.Program) *cobra.Command {
 		Use:   "regrade RUN",
 		Short: "Run the verifiers of a run again, without its agent",
 		Long: `Runs the verifiers of a run that has ended once more, on the context, replies and files that it left: after a verifier that could not be run, or with other criteria
-(--version takes the verifiers of another version of the task) or another judge. The new scores are the run's from then on; the old ones stay on record.
+(--version takes the verifiers of another version of the task) or another judge (--judge-model; a step whose judge --param chose for the run keeps that one). The new scores are the run's from then on; the old ones stay on record.
 
 A verifier that needs a sandbox or an environment that is gone is refused by name; --step picks others.
 
@@ -65,6 +66,9 @@ func regrade(ctx context.Context, p *verb.Program, text string, o regradeOptions
 	}
 	engine, err := a.Engine(ctx)
 	if err != nil {
+		return err
+	}
+	if o.judge, err = runview.Model(ctx, a, "judge-model", o.judge, false); err != nil {
 		return err
 	}
 	out, err := engine.Regrade(ctx, id, bundlerun.RegradeOptions{Steps: o.steps, Version: *o.version, Judge: o.judge})

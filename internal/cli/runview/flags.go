@@ -124,19 +124,27 @@ func (o *Flags) Options(ctx context.Context, a *app.App) (runlog.Options, error)
 		if models == nil {
 			models = map[string]string{}
 		}
-		models[role] = *name
-		file, isFile := scriptFile(*name)
-		if !isFile {
-			continue
-		}
-		if models[role], err = a.Script(ctx, file, o.DryRun); err != nil {
-			return runlog.Options{}, fmt.Errorf("--%s: %w", modelFlags[role], err)
+		if models[role], err = Model(ctx, a, modelFlags[role], *name, o.DryRun); err != nil {
+			return runlog.Options{}, err
 		}
 	}
 	return runlog.Options{
 		Models: models, Agent: o.agent,
 		Sandbox: chain, Isolation: o.isolation, Keep: o.Keep, Parallel: o.Parallel, Params: o.given, AllowUnknownFields: o.Unknown,
 	}, nil
+}
+
+// Model is the name of a model that a flag gives: one that names a script in a file stores it, or, dry, looks whether it is one.
+func Model(ctx context.Context, a *app.App, flag, name string, dry bool) (string, error) {
+	file, ok := scriptFile(name)
+	if !ok {
+		return name, nil
+	}
+	name, err := a.Script(ctx, file, dry)
+	if err != nil {
+		return "", fmt.Errorf("--%s: %w", flag, err)
+	}
+	return name, nil
 }
 
 // modelFlags are the flags that choose models, by role.
