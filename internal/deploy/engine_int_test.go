@@ -139,6 +139,15 @@ func TestChainOfProviders(t *testing.T) {
 	gone(t, r, l, d)
 }
 
+// An agent's Dockerfile is built, and the agent works in a container of the engine as another user.
+func TestAgentOnEngine(t *testing.T) {
+	r, p := onEngine(t)
+	r.PutEnv("@local/mail", "mail", "", steptest.File{Path: "Dockerfile", Text: wordsDockerfile})
+	r.PutAgent("@local/talker", "", steptest.File{Path: "Dockerfile", Text: "FROM scratch\nCOPY agent-env /agent-env\nUSER 10001\nWORKDIR /work\nCMD [\"/agent-env\", \"serve\", \"talker\"]\n"})
+	works(t, r)
+	gone(t, r, p)
+}
+
 // dockerCLI asks the engine, for what the product never does.
 func dockerCLI(t testing.TB, stdin io.Reader, args ...string) []byte {
 	t.Helper()

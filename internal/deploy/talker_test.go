@@ -17,7 +17,7 @@ import (
 	"agentenv.internal/agentenv/sdk/agent"
 )
 
-// talker is an agent that does what it is told, without a model: "say X", "note X", "notes", "ask NAME X".
+// talker is an agent that does what it is told, without a model: "say X", "note X", "notes", "ask NAME X", "tool NAME" of its first environment, "think X" by its model, and "vars".
 type talker struct {
 	mu    sync.Mutex
 	notes map[string][]string // by context
@@ -69,6 +69,12 @@ func (k *talker) run(ctx context.Context, t *agent.Turn) (agent.Result, error) {
 	case "ask":
 		name, text, _ := strings.Cut(rest, " ")
 		return ask(ctx, t, name, text)
+	case "tool":
+		return call(ctx, t, t.Servers[0].Name, rest, map[string]any{})
+	case "think":
+		return think(ctx, rest)
+	case "vars":
+		return agent.Text(strings.Join(os.Environ(), "\n")), nil
 	case "wait":
 		<-ctx.Done()
 		return agent.Result{}, ctx.Err()
@@ -77,8 +83,43 @@ func (k *talker) run(ctx context.Context, t *agent.Turn) (agent.Result, error) {
 }
 
 func ask(ctx context.Context, t *agent.Turn, name, text string) (agent.Result, error) {
+	return call(ctx, t, agent.PeerServer, "peer_send_message", map[string]any{"name": name, "prompt": text})
+}
+
+// think asks the model at the address that agents find in their environment.
+func think(ctx context.Context, text string) (agent.Result, error) {
+	body, err := json.Marshal(map[string]any{"model": "big", "messages": []any{map[string]any{"role": "user", "content": text}}})
+	if err != nil {
+		return agent.Result{}, err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, os.Getenv("OPENAI_BASE_URL")+"/chat/completions", bytes.NewReader(body))
+	if err != nil {
+		return agent.Result{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+os.Getenv("OPENAI_API_KEY"))
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	defer resp.Body.Close()
+	var out struct {
+		Choices []struct{ Message struct{ Content string } }
+	}
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return agent.Result{}, err
+	}
+	if err := json.Unmarshal(b, &out); err != nil || len(out.Choices) == 0 {
+		return agent.Result{}, agent.Fail("talker.model", "%d: %s", resp.StatusCode, b)
+	}
+	return agent.Text(out.Choices[0].Message.Content), nil
+}
+
+// call calls a tool of a server.
+func call(ctx context.Context, t *agent.Turn, server, tool string, args map[string]any) (agent.Result, error) {
 	for _, s := range t.Servers {
-		if s.Name != agent.PeerServer {
+		if s.Name != server {
 			continue
 		}
 		tr := &http.Transport{}
@@ -90,13 +131,13 @@ func ask(ctx context.Context, t *agent.Turn, name, text string) (agent.Result, e
 			return agent.Result{}, err
 		}
 		defer c.Close()
-		r, err := c.CallTool(ctx, &mcp.CallToolParams{Name: "peer_send_message", Arguments: map[string]any{"name": name, "prompt": text}})
+		r, err := c.CallTool(ctx, &mcp.CallToolParams{Name: tool, Arguments: args})
 		if err != nil {
 			return agent.Result{}, err
 		}
 		return agent.Text(r.Content[0].(*mcp.TextContent).Text), nil
 	}
-	return agent.Result{}, errors.New("it has no peers")
+	return agent.Result{}, errors.New("it has no server " + server)
 }
 
 func (k *talker) save(ctx context.Context, s *agent.Snapshot) error {

@@ -16,14 +16,17 @@ import (
 	"agentenv.internal/agentenv/internal/store"
 )
 
-// PutAgent stores an agent whose server is started as processTOML says, from a folder of those files beside it.
+// PutAgent stores an agent whose server is started as processTOML says ("" leaves that to an image), from a folder of those files beside it.
 func (r *Rig) PutAgent(id, processTOML string, files ...File) {
 	r.T.Helper()
 	image := ref.Derived(id, "agent_image")
 	if !slices.ContainsFunc(files, func(f File) bool { return f.Path == "Dockerfile" }) {
 		files = append(files, File{Path: "Dockerfile", Text: "FROM scratch\n"})
 	}
-	r.PutImage(image, "Dockerfile", append(files, File{Path: env.ProcessFile, Text: processTOML})...)
+	if processTOML != "" {
+		files = append(files, File{Path: env.ProcessFile, Text: processTOML})
+	}
+	r.PutImage(image, "Dockerfile", files...)
 	s, err := r.Store.Begin(r.T.Context())
 	if err != nil {
 		r.T.Fatal(err)
