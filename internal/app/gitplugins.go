@@ -2,8 +2,13 @@ package app
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
+	"slices"
 
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/workspace/folder"
@@ -145,4 +150,81 @@ func (a *App) GitPlugins(ctx context.Context) ([]GitPlugin, []string, error) {
 		out = append(out, GitPlugin{r, on[r.ID] && !off[r.ID] && !r.Bundle})
 	}
 	return out, warnings, nil
+}
+
+// GitInstall is what is to be installed from git.
+type GitInstall struct {
+	URL, Ref string
+	By       string // who asks, as the lock says it
+	Force    bool   // replace a plugin of the same id from elsewhere
+	DryRun   bool
+}
+
+// GitInstalled is what an install did, or would do. Its files are held until Close.
+type GitInstalled struct {
+	Plan     *git.Plan
+	Warnings []string
+	items    git.Items
+}
+
+// Close lets go of the files.
+func (i *GitInstalled) Close() error { return i.items.Close() }
+
+// InstallGit installs what a repository holds into the workspace here. Nothing is enabled.
+func (a *App) InstallGit(ctx context.Context, o GitInstall) (*GitInstalled, error) {
+	s, err := a.GitStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.Writable(ctx); err != nil {
+		return nil, err
+	}
+	items, err := s.Fetch(ctx, []git.Want{{URL: o.URL, Ref: o.Ref, By: o.By}})
+	if err != nil {
+		return nil, err
+	}
+	out := &GitInstalled{items: items}
+	if out.Plan, err = s.Plan(ctx, items, o.Force); err == nil && !o.DryRun {
+		out.Plan, err = s.Apply(ctx, out.Plan, nil)
+	}
+	if err != nil {
+		return nil, errors.Join(err, items.Close())
+	}
+	if i := items[0]; i.Superseded != "" {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s comes with agent-env as %s: nothing was fetched", i.Fetched.Source, i.Superseded))
+	}
+	return out, nil
+}
+
+// GitShown is one installed git plugin with its manifest.
+type GitShown struct {
+	GitPlugin
+	Manifest *git.Manifest
+	Problems diag.List
+}
+
+// GitPluginShow reads an installed plugin of the workspace here; nil when its lock has none of this id.
+func (a *App) GitPluginShow(ctx context.Context, id string) (*GitShown, error) {
+	all, _, err := a.GitPlugins(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(p GitPlugin) bool { return p.ID == id && !p.Bundle })
+	if i < 0 {
+		return nil, nil
+	}
+	out := &GitShown{GitPlugin: all[i]}
+	s, err := a.GitStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	h, err := s.Tree(ctx, out.Row.TreeSHA256)
+	if errors.Is(err, git.ErrMissing) {
+		return out, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	out.Manifest, out.Problems = git.ReadManifest(os.DirFS(h.Path()))
+	return out, h.Release()
 }

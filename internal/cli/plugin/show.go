@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -12,17 +13,19 @@ import (
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/plugin/dist"
+	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/term"
+	"agentenv.internal/agentenv/internal/workspace/folder"
 )
 
 func newShow(p *verb.Program) *cobra.Command {
 	var asJSON *bool
 	var noLoad bool
 	cmd := &cobra.Command{
-		Use:               "show PACKAGE",
+		Use:               "show NAME",
 		Short:             "Show what one plugin provides and what became of it",
 		Example:           "  agent-env plugin show agentenv-acme\n  agent-env plugin show agentenv-acme --json",
-		Args:              verb.Args("PACKAGE"),
+		Args:              verb.Args("NAME"),
 		ValidArgsFunction: complete(p),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return show(cmd.Context(), p, cmd, args[0], !noLoad, *asJSON)
@@ -43,6 +46,15 @@ type shown struct {
 const noEffect = "none: plugins run in processes of their own"
 
 func show(ctx context.Context, p *verb.Program, cmd *cobra.Command, name string, load, asJSON bool) error {
+	if a, err := p.App(); err == nil {
+		g, err := a.GitPluginShow(ctx, name)
+		if err != nil && !errors.Is(err, folder.ErrNone) {
+			return err
+		}
+		if g != nil {
+			return showGit(p, g, asJSON)
+		}
+	}
 	a, r, err := look(ctx, p, cmd, load)
 	if err != nil {
 		return err
@@ -111,4 +123,60 @@ func core(ctx context.Context, a *app.App, pl dist.Plugin) (string, error) {
 		return fmt.Sprintf("nothing of agent-env itself (which counts as %s)", app.FrameworkVersion), nil
 	}
 	return fmt.Sprintf("%s (agent-env counts as %s, its protocol as %s)", strings.Join(out, ", "), app.FrameworkVersion, app.ProtocolVersion), nil
+}
+
+// shownGit is what --json prints of a git plugin.
+type shownGit struct {
+	verb.Format
+	Row      gitRow     `json:"row"`
+	Plugin   *gitPlugin `json:"plugin"` // null where its files are missing, or its manifest can't be used
+	Problems []string   `json:"problems"`
+}
+
+// showGit shows a git plugin.
+func showGit(p *verb.Program, g *app.GitShown, asJSON bool) error {
+	out := shownGit{verb.V1(), encodeRow(g.Standing, g.Enabled), nil, []string{}}
+	for _, pr := range g.Problems {
+		out.Problems = append(out.Problems, pr.String())
+	}
+	if g.Manifest != nil {
+		src, err := git.ParseSource(g.Row.SourceURL)
+		if err != nil {
+			return err
+		}
+		pl := encodeGit(git.Fetched{Source: src, Commit: g.Row.ResolvedSHA, Tree: g.Row.TreeSHA256, By: g.Row.Fetch}, g.Row.RequestedRef, g.Manifest)
+		out.Plugin = &pl
+	}
+	if asJSON {
+		return p.Streams.JSON(out)
+	}
+	s := p.Streams
+	line := func(name string, values ...string) {
+		if text := strings.TrimSpace(strings.Join(values, ", ")); text != "" {
+			s.Printf("  %s: %s\n", name, term.Clean(text))
+		}
+	}
+	for _, problem := range out.Problems {
+		s.Problem("Warning: %s", term.Clean(problem))
+	}
+	version := ""
+	if out.Plugin != nil {
+		version = " " + out.Plugin.Version
+	}
+	s.Printf("%s%s\n", g.ID, term.Clean(version))
+	line("state", string(g.State))
+	line("enabled", fmt.Sprint(g.Enabled))
+	line("source", g.Row.SourceURL)
+	line("ref", g.Row.RequestedRef)
+	line("commit", g.Row.ResolvedSHA)
+	line("files", "sha256:"+g.Row.TreeSHA256)
+	line("installed by", g.Row.By, g.Row.InstalledAt)
+	if pl := out.Plugin; pl != nil {
+		line("about", pl.Description)
+		gitParts(line, pl.Contributes)
+		line("needs variables", pl.RequiresEnv...)
+		line("needs packages", pl.Packages...)
+		line("can use packages", pl.Optional...)
+	}
+	return nil
 }

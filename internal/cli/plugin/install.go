@@ -1,0 +1,313 @@
+package plugin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+func newInstall(p *verb.Program) *cobra.Command {
+	var asJSON *bool
+	var o app.GitInstall
+	cmd := &cobra.Command{
+		Use:   "install URL",
+		Short: "Install a git plugin, or a plugin bundle, into the workspace",
+		Long: `Installs the plugin that a git repository holds, or all plugins that a plugin bundle names, and pins them in the workspace's plugins.lock: all of
+them or none. URL is https://, ssh://, git@host:path, file:// or an absolute path; http:// needs plain_http = true in [git_plugins.sources].
+
+Installing fetches files and nothing else: no code of a plugin runs, what it requires isn't installed, and it isn't enabled.`,
+		Example: "  agent-env plugin install https://github.com/acme/board-plugin --ref v1.2.0\n  agent-env plugin install /srv/git/board-plugin --dry-run",
+		Args:    verb.Args("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.URL = args[0]
+			return install(cmd.Context(), p, o, *asJSON)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.Ref, "ref", "", "install this branch, tag or `COMMIT`, and not the default branch")
+	f.BoolVar(&o.Force, "force", false, "replace a plugin of the same id that came from elsewhere")
+	f.BoolVar(&o.DryRun, "dry-run", false, "say what would be done, and do nothing")
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+// gitInstalled is what install --json prints.
+type gitInstalled struct {
+	verb.Format
+	DryRun   bool        `json:"dry_run"`
+	Bundle   any         `json:"bundle"` // null for a plugin alone
+	Plugins  []gitPlugin `json:"plugins"`
+	Warnings []string    `json:"warnings"`
+}
+
+// gitPlugin is one plugin as install and show print it.
+type gitPlugin struct {
+	ID           string         `json:"id"`
+	Outcome      git.Outcome    `json:"outcome,omitempty"`
+	Name         string         `json:"name"`
+	Version      string         `json:"version"`
+	Description  string         `json:"description"`
+	Source       string         `json:"source_url"`
+	Ref          string         `json:"requested_ref"`
+	Commit       string         `json:"resolved_sha"`
+	Tree         string         `json:"tree_sha256"`
+	Fetch        string         `json:"fetch"`
+	Manifest     string         `json:"manifest"`
+	Repository   string         `json:"repository"`
+	Homepage     string         `json:"homepage"`
+	Capabilities any            `json:"capabilities"`
+	RequiresEnv  []string       `json:"requires_env"`
+	Packages     []string       `json:"requires_pip"`
+	Optional     []string       `json:"optional_pip"`
+	MinVersion   string         `json:"min_version"`
+	Contributes  gitContributes `json:"contributes"`
+	Warnings     []string       `json:"warnings"`
+	UpToDate     bool           `json:"up_to_date"`
+}
+
+type gitContributes struct {
+	Command   []string `json:"command"`
+	MCP       int      `json:"mcp_servers"`
+	Skills    []string `json:"skills"`
+	Workflows []string `json:"workflows"`
+	Bundles   []string `json:"bundles"`
+	Views     []string `json:"views"`
+	Secrets   []string `json:"secrets"`
+	Settings  []string `json:"settings"`
+	// Python is what only protoAgent loads, into its own process: it is listed and does nothing here.
+	Python []string `json:"python_not_loaded"`
+}
+
+func encodeGit(fetched git.Fetched, ref string, m *git.Manifest) gitPlugin {
+	out := gitPlugin{
+		ID: m.ID, Name: m.Name, Version: m.Version, Description: m.Description, Source: fetched.Source.String(), Ref: ref, Commit: fetched.Commit, Tree: fetched.Tree,
+		Fetch: fetched.By, Manifest: m.File, Repository: m.Repository, Homepage: m.Homepage, Capabilities: m.Capabilities.Any(), RequiresEnv: all(m.RequiresEnv),
+		Packages: []string{}, Optional: []string{}, MinVersion: m.MinVersion, Warnings: []string{},
+		Contributes: gitContributes{
+			Command: all(m.Command), MCP: m.MCP.Len(), Skills: all(m.Skills), Workflows: all(m.Workflows), Bundles: all(m.Bundles), Views: []string{}, Secrets: all(m.Secrets),
+			Settings: []string{}, Python: all(m.Python),
+		},
+	}
+	for _, r := range m.Requires {
+		if r.Optional {
+			out.Optional = append(out.Optional, r.Spec)
+		} else {
+			out.Packages = append(out.Packages, r.Spec)
+		}
+	}
+	for _, v := range m.Views {
+		out.Contributes.Views = append(out.Contributes.Views, v.ID)
+	}
+	for _, s := range m.Settings {
+		out.Contributes.Settings = append(out.Contributes.Settings, s.Key)
+	}
+	return out
+}
+
+func all(s []string) []string { return append([]string{}, s...) }
+
+func install(ctx context.Context, p *verb.Program, o app.GitInstall, asJSON bool) error {
+	a, err := p.Ready()
+	if err != nil {
+		return err
+	}
+	o.By = "cli"
+	done, err := a.InstallGit(ctx, o)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = done.Close() }() // the files are let go of; the process ends
+	out := gitInstalled{Format: verb.V1(), DryRun: o.DryRun, Plugins: []gitPlugin{}, Warnings: all(done.Warnings)}
+	for _, i := range done.Plan.Items {
+		if i.Manifest == nil {
+			continue
+		}
+		pl := encodeGit(i.Fetched, i.Want.Ref, i.Manifest)
+		pl.Outcome, pl.UpToDate = i.Outcome, i.Outcome == git.Unchanged
+		pl.Warnings = all(i.Warnings)
+		out.Plugins = append(out.Plugins, pl)
+	}
+	if asJSON {
+		return p.Streams.JSON(out)
+	}
+	for _, pl := range out.Plugins {
+		tellGit(p.Streams, pl, o.DryRun)
+	}
+	for _, w := range out.Warnings {
+		p.Streams.Problem("Warning: %s", term.Clean(w))
+	}
+	if o.DryRun {
+		p.Streams.Note("Dry run: nothing was changed.")
+	}
+	return nil
+}
+
+// tellGit prints one plugin of an install.
+func tellGit(s *term.Streams, pl gitPlugin, dry bool) {
+	word := map[git.Outcome]string{git.Added: "Installed", git.Updated: "Updated", git.Unchanged: "Up to date:"}[pl.Outcome]
+	if dry {
+		word = map[git.Outcome]string{git.Added: "Would install", git.Updated: "Would update", git.Unchanged: "Up to date:"}[pl.Outcome]
+	}
+	s.Printf("%s %s %s (%s) from %s\n", word, pl.ID, term.Clean(pl.Version), pl.Commit[:10], term.Clean(pl.Source))
+	line := func(name string, values ...string) {
+		if text := strings.TrimSpace(strings.Join(values, ", ")); text != "" {
+			s.Printf("  %s: %s\n", name, term.Clean(text))
+		}
+	}
+	line("about", pl.Description)
+	line("repository", pl.Repository)
+	gitParts(line, pl.Contributes)
+	line("needs variables", pl.RequiresEnv...)
+	line("needs packages, which are not installed", pl.Packages...)
+	line("can use packages", pl.Optional...)
+	for _, w := range pl.Warnings {
+		s.Problem("Warning: %s: %s", pl.ID, term.Clean(w))
+	}
+	if pl.Outcome == git.Added && !dry {
+		s.Println("  It is not enabled: name " + pl.ID + " in enabled of [git_plugins] to turn it on.")
+	}
+}
+
+func gitParts(line func(string, ...string), c gitContributes) {
+	line("program", strings.Join(c.Command, " "))
+	if c.MCP > 0 {
+		line("MCP servers", fmt.Sprint(c.MCP))
+	}
+	line("skills", c.Skills...)
+	line("workflows", c.Workflows...)
+	line("bundles", c.Bundles...)
+	line("views", c.Views...)
+	line("settings", c.Settings...)
+	line("Python, which is not loaded here", c.Python...)
+}
+
+func newSync(p *verb.Program) *cobra.Command {
+	var asJSON *bool
+	cmd := &cobra.Command{
+		Use:   "sync",
+		Short: "Bring back the git plugins that plugins.lock names",
+		Long: `Makes the workspace's git plugins what its plugins.lock says: what is missing or was changed is fetched again, at the commit that is locked. What is
+here and unchanged asks no server for anything. One plugin that fails stops no other, and the exit code is then 1.`,
+		Example: "  agent-env plugin sync",
+		Args:    verb.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return stand(cmd.Context(), p, *asJSON, (*git.Store).Sync, "Nothing is installed from git.")
+		},
+	}
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+func newVerify(p *verb.Program) *cobra.Command {
+	var asJSON *bool
+	cmd := &cobra.Command{
+		Use:     "verify",
+		Short:   "Compare the files of git plugins with plugins.lock",
+		Long:    "Reads the files of every git plugin of the workspace and compares them with the digests in its plugins.lock. The exit code is 1 where one differs or is missing.",
+		Example: "  agent-env plugin verify",
+		Args:    verb.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return stand(cmd.Context(), p, *asJSON, (*git.Store).Verify, "Nothing is installed from git.")
+		},
+	}
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+// gitRow is a row of the lock as sync, verify and list print it.
+type gitRow struct {
+	ID      string    `json:"id"`
+	Kind    string    `json:"kind"` // plugin or bundle
+	State   git.State `json:"state"`
+	Error   *string   `json:"error"`
+	Enabled bool      `json:"enabled"`
+	Source  string    `json:"source_url"`
+	Ref     string    `json:"requested_ref"`
+	Commit  string    `json:"resolved_sha"`
+	Tree    string    `json:"tree_sha256"`
+	By      string    `json:"by"`
+	At      string    `json:"installed_at"`
+}
+
+func encodeRow(s git.Standing, enabled bool) gitRow {
+	out := gitRow{s.ID, "plugin", s.State, nil, enabled, s.Row.SourceURL, s.Row.RequestedRef, s.Row.ResolvedSHA, s.Row.TreeSHA256, s.Row.By, s.Row.InstalledAt}
+	if s.Bundle {
+		out.Kind = "bundle"
+	}
+	if s.Err != nil {
+		out.Error = text(s.Err.Error())
+	}
+	return out
+}
+
+// bad tells a state in which a plugin isn't what the lock says.
+func bad(s git.State) bool { return s == git.Missing || s == git.Modified || s == git.Failed }
+
+// stand does something with all rows of the lock and prints what is here of them.
+func stand(ctx context.Context, p *verb.Program, asJSON bool, do func(*git.Store, context.Context) ([]git.Standing, error), none string) error {
+	a, err := p.Ready()
+	if err != nil {
+		return err
+	}
+	s, err := a.GitStore(ctx)
+	if err != nil {
+		return err
+	}
+	all, err := do(s, ctx)
+	if err != nil && len(all) == 0 {
+		return err
+	}
+	failed := false
+	rows := []gitRow{}
+	for _, st := range all {
+		rows = append(rows, encodeRow(st, false))
+		failed = failed || bad(st.State)
+	}
+	if asJSON {
+		err = errors.Join(err, p.Streams.JSON(struct {
+			verb.Format
+			Plugins []rowState `json:"plugins"`
+		}{verb.V1(), states(rows)}))
+	} else {
+		for _, r := range rows {
+			tail := ""
+			if r.Error != nil {
+				tail = " (" + term.Clean(strings.ReplaceAll(*r.Error, "\n", "; ")) + ")"
+			}
+			p.Streams.Printf("%s: %s%s\n", r.ID, r.State, tail)
+		}
+		if len(rows) == 0 {
+			p.Streams.Note("%s", none)
+		}
+	}
+	if err == nil && failed {
+		return verb.Exit(verb.Refused)
+	}
+	return err
+}
+
+// rowState is a row without what only a list shows.
+type rowState struct {
+	ID     string    `json:"id"`
+	Kind   string    `json:"kind"`
+	State  git.State `json:"status"`
+	Error  *string   `json:"error"`
+	Commit string    `json:"resolved_sha"`
+	Tree   string    `json:"tree_sha256"`
+}
+
+func states(rows []gitRow) []rowState {
+	out := []rowState{}
+	for _, r := range rows {
+		out = append(out, rowState{r.ID, r.Kind, r.State, r.Error, r.Commit, r.Tree})
+	}
+	return out
+}
