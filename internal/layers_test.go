@@ -27,7 +27,7 @@ var levels = []struct {
 	{4, []string{"artifact", "env", "agent", "task", "step", "bundle", "runlog", "access", "store", "sandbox"}},
 	// Suites speak the interface that they test and are imported by tests alone.
 	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "trajectory/*", "store/*", "runlog/*", "plugin/pyhost", "sandbox/sandboxtest", "sandbox/hostside"}},
-	{6, []string{"exampleserver", "envdb", "envdb/envdbtest", "sandbox/*", "judge", "modelproxy", "computer", "gateway/*", "agent/*", "plugin/*"}},
+	{6, []string{"exampleserver", "envdb", "envdb/envdbtest", "sandbox/*", "judge", "modelproxy", "computer/*", "gateway/*", "agent/*", "plugin/*"}},
 	{7, []string{"deploy", "envstore", "toolcmd", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore", "owner"}},
 	{8, []string{"step/*", "run", "envowner", "agentowner", "hostcalls"}},
 	{9, []string{"eval", "eval/*", "bundlerun", "openenv", "console", "workspace"}},

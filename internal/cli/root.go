@@ -13,6 +13,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/agent"
 	"agentenv.internal/agentenv/internal/cli/artifact"
 	"agentenv.internal/agentenv/internal/cli/bundle"
+	"agentenv.internal/agentenv/internal/cli/computer"
 	"agentenv.internal/agentenv/internal/cli/config"
 	"agentenv.internal/agentenv/internal/cli/env"
 	"agentenv.internal/agentenv/internal/cli/eval"
@@ -108,6 +109,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		sandbox.New(p),
 		image.New(p),
 		gateway.New(p),
+		computer.New(p),
 		plugin.New(p),
 		config.New(p),
 		schema.New(p),

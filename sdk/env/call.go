@@ -13,8 +13,8 @@ import (
 type Call struct {
 	Role      string          // "" when the caller has none
 	Session   string          // of the agent's MCP session; "" when unknown
-	Tool      string          // tool or extension method
-	Arguments json.RawMessage // as received; read only
+	Tool      string          // tool, extension method or data method
+	Arguments json.RawMessage // as received: of a tool or extension, or the params of a data method; read only
 	ID        string          // 32 hex digits, anew for each call
 	progress  func(ctx context.Context, done, total float64, message string)
 }

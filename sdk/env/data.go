@@ -180,7 +180,7 @@ func (e *Env) data(ctx context.Context, body []byte, header http.Header) wire.Re
 		return wire.Response{ID: req.ID, Error: wire.MethodNotFound(req.Method)}
 	}
 	c := callOf(nil, header, "")
-	c.Tool = req.Method
+	c.Tool, c.Arguments = req.Method, req.Params
 	ctx = withCall(ctx, c)
 	var result json.RawMessage
 	switch req.Method {
@@ -240,6 +240,9 @@ func (e *Env) run(ctx context.Context, method, code string, f func() error) *wir
 		return nil
 	}
 	if fl, ok := asFailure(err); ok {
+		if fl.Code == wire.CodeInvalidParams {
+			return wire.InvalidParams(fl.Message)
+		}
 		err = errors.New(fl.Message)
 	}
 	return wire.HandlerFailed(code, err.Error())

@@ -60,6 +60,8 @@ type Env struct {
 	add        func(context.Context, []*Input) error
 	get        func(context.Context, *Namespace) ([]wire.Part, error)
 	namespaces bool
+	children   func(context.Context) []wire.Card
+	wrap       func(http.Handler) http.Handler
 	problems   []error
 
 	mu    sync.RWMutex // guards the description of tools once served, and what follows
@@ -158,6 +160,13 @@ func (e *Env) OnExport(f func(ctx context.Context, to *Namespace) ([]wire.Part, 
 // Handle serves further routes beside those of the protocol, e.g. the page of a website or interface manifests. pattern is http.ServeMux's.
 func (e *Env) Handle(pattern string, h http.Handler) { e.routes = append(e.routes, route{pattern, h}) }
 
+// OnChildren makes the environment a composed one: f tells the cards that its card lists, each time that is asked for. A list that is nil is
+// served as null.
+func (e *Env) OnChildren(f func(ctx context.Context) []wire.Card) { e.children = f }
+
+// Wrap puts a handler before all routes. It sees requests as they came: a ServeMux, as the routes are, cleans paths and redirects to them.
+func (e *Env) Wrap(f func(next http.Handler) http.Handler) { e.wrap = f }
+
 // Declare puts an extension on the card that this package doesn't serve.
 func (e *Env) Declare(x wire.Extension) {
 	if x.URI == "" {
@@ -227,7 +236,7 @@ func (e *Env) makeCard() (wire.Card, error) {
 		c.Capabilities.Extensions = append(c.Capabilities.Extensions, wire.Extension{URI: wire.URNDataObjects, Description: "Uploads an export to where the caller grants it."})
 	}
 	for _, t := range e.tools {
-		c.Capabilities.Tools = append(c.Capabilities.Tools, wire.Tool{Name: t.name, Description: t.description, InputSchema: t.in.advertised})
+		c.Capabilities.Tools = append(c.Capabilities.Tools, wire.Tool{Name: t.name, Description: t.description, InputSchema: t.card})
 	}
 	c.Capabilities.Operations = []string{}
 	for _, m := range wire.Operations() {

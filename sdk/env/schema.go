@@ -46,6 +46,33 @@ func newBinder[In any]() (*binder, error) {
 	return &binder{schema: s, advertised: raw, resolve: sync.OnceValues(func() (*jsonschema.Resolved, error) { return s.Resolve(nil) })}, nil
 }
 
+// orNull is the schema with null as the default of what may be left out and has none: of one type, for cards, and as a choice of that type and
+// null, for lists.
+func (b *binder) orNull() (card, listed json.RawMessage, err error) {
+	shown := func(change func(p *jsonschema.Schema) *jsonschema.Schema) (json.RawMessage, error) {
+		s := *b.schema
+		s.Properties = map[string]*jsonschema.Schema{}
+		for name, p := range b.schema.Properties {
+			if p.Default == nil && !slices.Contains(b.schema.Required, name) {
+				one := *p
+				p = change(&one)
+				p.Default = json.RawMessage("null")
+			}
+			s.Properties[name] = p
+		}
+		return encode(&s)
+	}
+	if card, err = shown(func(p *jsonschema.Schema) *jsonschema.Schema { return p }); err != nil {
+		return nil, nil, err
+	}
+	listed, err = shown(func(p *jsonschema.Schema) *jsonschema.Schema {
+		described := p.Description
+		p.Description = ""
+		return &jsonschema.Schema{Description: described, AnyOf: []*jsonschema.Schema{p, {Type: "null"}}}
+	})
+	return card, listed, err
+}
+
 func schemaOf[T any]() (*jsonschema.Schema, error) {
 	anything := &jsonschema.Schema{}
 	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{

@@ -48,6 +48,9 @@ func (e *Env) Handler() (http.Handler, error) {
 	if mux.err != nil {
 		return nil, fmt.Errorf("put the environment %s together: %w", e.name, mux.err)
 	}
+	if e.wrap != nil {
+		return e.wrap(mux.mux), nil
+	}
 	return mux.mux, nil
 }
 
@@ -66,8 +69,12 @@ func (r *routes) handle(pattern string, h http.Handler) {
 	r.mux.Handle(pattern, h)
 }
 
-func (e *Env) serveCard(w http.ResponseWriter, _ *http.Request) {
-	b, err := encode(e.Card())
+func (e *Env) serveCard(w http.ResponseWriter, r *http.Request) {
+	card := e.Card()
+	if e.children != nil {
+		card.Children = e.children(r.Context())
+	}
+	b, err := encode(card)
 	if err != nil {
 		http.Error(w, "internal error", http.StatusInternalServerError)
 		return

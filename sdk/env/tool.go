@@ -22,7 +22,11 @@ type tool struct {
 	annotations *mcp.ToolAnnotations
 	meta        map[string]any
 	in          *binder
+	nullable    bool
+	card        json.RawMessage // input schema on the card
+	listed      json.RawMessage // input schema in lists
 	out         json.RawMessage // output schema; nil is none
+	outErr      error
 	run         func(ctx context.Context, args json.RawMessage) (*mcp.CallToolResult, error)
 }
 
@@ -43,6 +47,20 @@ func Annotations(a mcp.ToolAnnotations) ToolOption {
 // Meta puts a member into the tool's _meta.
 func Meta(key string, value any) ToolOption {
 	return func(t *tool) { t.meta[key] = value }
+}
+
+// Nullable lists parameters that may be left out, and mean nothing then, as values or null that are null by default; the card keeps one type.
+func Nullable() ToolOption { return func(t *tool) { t.nullable = true } }
+
+// Returns declares what the structured content of a tool's results is, a struct, for tools that return *mcp.CallToolResult.
+func Returns[T any]() ToolOption {
+	return func(t *tool) {
+		s, err := schemaOf[T]()
+		if err == nil {
+			t.out, err = encode(s)
+		}
+		t.outErr = err
+	}
 }
 
 // AddTool adds a tool. name may hold {environment_name}. In is a struct or a map with text keys; its schema comes from its fields: json tags give
@@ -68,6 +86,14 @@ func AddTool[In, Out any](e *Env, name, description string, h func(ctx context.C
 	}
 	if t.hidden {
 		t.meta[wire.HiddenMeta] = true
+	}
+	if t.outErr != nil {
+		e.problem("tool %s: its result: %w", name, t.outErr)
+	}
+	if t.card, t.listed = b.advertised, b.advertised; t.nullable {
+		if t.card, t.listed, err = b.orNull(); err != nil {
+			e.problem("tool %s: %w", name, err)
+		}
 	}
 	t.run = func(ctx context.Context, args json.RawMessage) (*mcp.CallToolResult, error) {
 		var in In
@@ -226,7 +252,7 @@ func (e *Env) list(role string) (json.RawMessage, error) {
 	defer e.mu.RUnlock()
 	for _, t := range e.tools {
 		if e.allowed(role, t.name, t.hidden) {
-			out.Tools = append(out.Tools, listed{t.name, t.title, t.description, t.in.advertised, t.out, t.annotations, t.meta})
+			out.Tools = append(out.Tools, listed{t.name, t.title, t.description, t.listed, t.out, t.annotations, t.meta})
 		}
 	}
 	return encode(out)

@@ -1,0 +1,94 @@
+package computer
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/computer/x11"
+	"agentenv.internal/agentenv/sdk/computer"
+)
+
+type driverOptions struct {
+	wait time.Duration
+	size string
+}
+
+func newDriver(p *verb.Program) *cobra.Command {
+	var o driverOptions
+	cmd := &cobra.Command{
+		Use:   "driver",
+		Short: "Serve the desktop of an X server",
+		Long: `Serves the desktop that DISPLAY names, until it is told to end. It runs as the user of the session: commands and files are that user's.
+
+  MCP_HOST, MCP_PORT            where to listen: every interface at port 18765
+  ENVIRONMENT_NAME              the name on the card: computer
+  AGENTENV_COMPUTER_SETTINGS    a JSON object: data_paths, default_space, default_norm_scale, queue_wait_s, tap_hold_ms, type_delay_ms, max_hold_ms,
+                                layout, drag_duration_ms, exec_output_bytes, exec_timeout_s
+  AGENTENV_COMPUTER_APPS        a JSON list of the apps in front of which it stands: name, socket, paths
+
+It asks nobody who they are: whoever reaches the port sees the screen and can run commands.`,
+		Example: "  DISPLAY=:1 MCP_HOST=127.0.0.1 agent-env computer driver",
+		Args:    verb.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return driver(cmd.Context(), p, o) },
+	}
+	cmd.Flags().StringVar(&o.size, "size", "", "set the screen to this `SIZE` first, and again when the X server was started again")
+	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how `LONG` to wait for the X server to answer")
+	return cmd
+}
+
+func driver(ctx context.Context, p *verb.Program, o driverOptions) error {
+	w, h := 0, 0
+	if o.size != "" {
+		var err error
+		if w, h, err = size("size", o.size); err != nil {
+			return err
+		}
+	}
+	display, _ := p.Env("DISPLAY")
+	d, err := open(ctx, display, o.wait)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if o.size != "" {
+		if _, err := d.SetDisplay(ctx, computer.Display{Width: w, Height: h, Scale: 1}); err != nil {
+			return err
+		}
+	}
+	var png x11.Encoder
+	c, err := computer.New(d, computer.Options{Lookup: p.Env, EncodePNG: png.Encode, Log: p.Logger(), Supports: []computer.Support{
+		{OS: computer.SupportOS{Type: "linux", Display: []string{"x11"}}, Arch: []string{"amd64", "arm64"}},
+	}})
+	if err != nil {
+		return err
+	}
+	return c.Serve(ctx)
+}
+
+// open connects to a display that may still be starting.
+func open(ctx context.Context, display string, wait time.Duration) (*x11.Driver, error) {
+	if display == "" {
+		return nil, errors.New("DISPLAY names no display: start an X server, or use agent-env computer session")
+	}
+	give := time.NewTimer(wait)
+	defer give.Stop()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for {
+		d, err := x11.Open(display)
+		if err == nil {
+			return d, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-give.C:
+			return nil, err
+		case <-again.C:
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package computer
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/computer/session"
+)
+
+type sessionOptions struct {
+	size, largest, user, manager, home string
+	start                              []string
+}
+
+func newSession(p *verb.Program) *cobra.Command {
+	var o sessionOptions
+	cmd := &cobra.Command{
+		Use:   "session [-- COMMAND...]",
+		Short: "Bring up a desktop: X server, window manager, driver",
+		Long: `Starts Xvfb on a display of its own, a window manager on it, and the driver, which serves as "computer driver" says; then COMMAND, where one is
+given, on that desktop. It lasts until it is told to end, or the driver ends. An X server or window manager that dies is started again.
+
+Nothing here needs root, and the desktop never runs as root: started as root, all of it runs as --user, or, in a namespace where there is no such
+user, as an ordinary user of its own that is root outside.`,
+		Example: "  agent-env computer session --size 1280x800",
+		RunE:    func(cmd *cobra.Command, args []string) error { return bringUp(cmd.Context(), p, o, args) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.size, "size", "1280x800", "the screen's `SIZE` at first")
+	f.StringVar(&o.largest, "max-size", "1920x1200", "the largest `SIZE` that the screen can be set to")
+	f.StringVar(&o.user, "user", "1000", "the `USER`, a name or number, that the desktop runs as when started as root")
+	f.StringVar(&o.home, "home", "", "the `FOLDER` that is the user's home; the user's own unless given")
+	f.StringVar(&o.manager, "window-manager", "openbox", "the `PROGRAM` that manages windows; none for none")
+	return cmd
+}
+
+func bringUp(ctx context.Context, p *verb.Program, o sessionOptions, args []string) error {
+	w, h, err := size("size", o.size)
+	if err != nil {
+		return err
+	}
+	mw, mh, err := size("max-size", o.largest)
+	if err != nil {
+		return err
+	}
+	c := session.Config{
+		Width: w, Height: h, MaxWidth: max(w, mw), MaxHeight: max(h, mh), Home: o.home, Command: args, Environ: os.Environ(),
+		Output: p.Streams.Err, Log: p.Logger(),
+	}
+	if o.manager != "none" {
+		c.Manager = strings.Fields(o.manager)
+	}
+	if os.Geteuid() == 0 {
+		return session.RunAs(ctx, o.user, c)
+	}
+	return session.Run(ctx, c)
+}
+
+// size reads WIDTHxHEIGHT.
+func size(flag, text string) (w, h int, err error) {
+	const most = 16384
+	if n, err := fmt.Sscanf(text, "%dx%d", &w, &h); err != nil || n != 2 || fmt.Sprintf("%dx%d", w, h) != text || w < 1 || h < 1 || w > most || h > most {
+		return 0, 0, verb.Usagef("--%s takes a size such as 1280x800, not %q", flag, text)
+	}
+	return w, h, nil
+}

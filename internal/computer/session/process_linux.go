@@ -1,0 +1,181 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const stopTime = 5 * time.Second // between asking a process to end and killing it
+
+// process is one that the session looks after.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{}
+	err  error // once done
+}
+
+// spawn starts argv on the desktop; path "" is found by the PATH. files are its descriptors from 3 on.
+func (s *desktop) spawn(path string, argv []string, files ...*os.File) (*process, error) {
+	if path == "" {
+		var err error
+		if path, err = exec.LookPath(argv[0]); err != nil {
+			return nil, errors.New("there is no program " + argv[0])
+		}
+	}
+	cmd := &exec.Cmd{Path: path, Args: argv, Env: s.environ(), Stdout: s.config.Output, Stderr: s.config.Output, ExtraFiles: files}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	return start(cmd)
+}
+
+func start(cmd *exec.Cmd) (*process, error) {
+	cmd.WaitDelay = time.Second // its children may hold the output
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	p := &process{cmd: cmd, done: make(chan struct{})}
+	go func() { // stop waits for it
+		p.err = cmd.Wait()
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// ended is closed when the process ended; nil, which never is, when there is none.
+func (p *process) ended() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.done
+}
+
+// said is how it ended.
+func (p *process) said() error {
+	if p.err == nil {
+		return errors.New("without an error")
+	}
+	return p.err
+}
+
+// stop ends the process and waits for it.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(syscall.SIGTERM) // one that is gone is gone
+	t := time.NewTimer(stopTime)
+	defer t.Stop()
+	select {
+	case <-p.done:
+	case <-t.C:
+		_ = p.cmd.Process.Kill() // likewise
+		<-p.done
+	}
+}
+
+// RunAs is Run as an ordinary user, for a process of root's: this program is started again as that user, a name or number. In a namespace that knows
+// no other user than root, that is a user of a namespace of its own.
+func RunAs(ctx context.Context, who string, c Config) error {
+	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: os.Args, Stdin: nil, Stdout: c.Output, Stderr: c.Output}
+	id, home, err := find(who, c.Home)
+	if err != nil {
+		return err
+	}
+	if err := ensure(home, id); err != nil {
+		return fmt.Errorf("the home of the desktop's user: %w", err)
+	}
+	cmd.Env = append(slices.DeleteFunc(slices.Clone(c.Environ), func(v string) bool {
+		return strings.HasPrefix(v, "HOME=") || strings.HasPrefix(v, "USER=") || strings.HasPrefix(v, "LOGNAME=") || strings.HasPrefix(v, "XDG_RUNTIME_DIR=")
+	}), "HOME="+home, "USER="+id.name, "LOGNAME="+id.name)
+	cmd.Dir = home
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Credential: &syscall.Credential{Uid: id.uid, Gid: id.gid, Groups: id.groups}}
+	p, err := start(cmd)
+	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) {
+		again := &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Env: cmd.Env, Dir: cmd.Dir}
+		again.SysProcAttr = &syscall.SysProcAttr{
+			Setpgid: true, Pdeathsig: syscall.SIGTERM, Cloneflags: syscall.CLONE_NEWUSER,
+			UidMappings: []syscall.SysProcIDMap{{ContainerID: int(id.uid), HostID: 0, Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: int(id.gid), HostID: 0, Size: 1}},
+		}
+		p, err = start(again)
+	}
+	if err != nil {
+		return fmt.Errorf("start the desktop as %s: %w", who, err)
+	}
+	select {
+	case <-p.done:
+	case <-ctx.Done():
+		p.stop()
+	}
+	if p.err != nil && ctx.Err() == nil {
+		return errQuiet{p.err}
+	}
+	return nil
+}
+
+// errQuiet is the end of a process that told why itself.
+type errQuiet struct{ error }
+
+// identity is whom the desktop runs as.
+type identity struct {
+	uid, gid uint32
+	groups   []uint32
+	name     string
+}
+
+func find(who, home string) (identity, string, error) {
+	u, err := user.Lookup(who)
+	if err != nil {
+		u, err = user.LookupId(who)
+	}
+	if err != nil {
+		n, err := strconv.ParseUint(who, 10, 31)
+		if err != nil || n == 0 {
+			return identity{}, "", fmt.Errorf("there is no user %s that is not root", who)
+		}
+		if home == "" {
+			return identity{}, "", fmt.Errorf("there is no user %s: name another with --user, or say with --home which folder is its home", who)
+		}
+		return identity{uid: uint32(n), gid: uint32(n), name: "user"}, home, nil
+	}
+	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
+	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
+	if err := errors.Join(err1, err2); err != nil {
+		return identity{}, "", fmt.Errorf("the user %s: %w", who, err)
+	}
+	if uid == 0 {
+		return identity{}, "", errors.New("a desktop doesn't run as root: name another user with --user")
+	}
+	id := identity{uid: uint32(uid), gid: uint32(gid), name: u.Username}
+	groups, err := u.GroupIds()
+	if err != nil {
+		return identity{}, "", fmt.Errorf("the user %s: %w", who, err)
+	}
+	for _, g := range groups {
+		if n, err := strconv.ParseUint(g, 10, 32); err == nil {
+			id.groups = append(id.groups, uint32(n))
+		}
+	}
+	return id, cmp.Or(home, u.HomeDir), nil
+}
+
+// ensure makes a home that isn't there.
+func ensure(home string, id identity) error {
+	err := os.Mkdir(home, 0o700)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	err = os.Chown(home, int(id.uid), int(id.gid))
+	if errors.Is(err, syscall.EINVAL) { // a namespace that doesn't know the user: root's files are the user's there
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,342 @@
+// Package x11 is the driver of desktops that an X server shows: captures through shared memory where the server can, input by the extension XTEST,
+// sizes of the screen by RandR where the server allows any, all of it spoken by this program itself.
+//
+// A Driver has one connection. When that breaks, as after a restart of the server, the next call makes another: a read is then done once more, an
+// input is never sent twice. The package starts no X server, and knows no other desktops than those.
+package x11
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jezek/xgb/xproto"
+	"github.com/jezek/xgb/xtest"
+
+	"agentenv.internal/agentenv/sdk/computer"
+)
+
+// How inputs are paced.
+const (
+	betweenClicks = 40 * time.Millisecond
+	dragStep      = 20.0 // pixels
+)
+
+// Driver drives the desktop of an X server. Its methods may be called at the same time.
+type Driver struct {
+	display string
+	modes   []computer.Size
+
+	mu     sync.Mutex // guards what follows
+	conn   *conn      // nil: none, or one that broke
+	held   map[computer.Key][]xproto.Keycode
+	closed bool
+	size   computer.Size // that was set; zero: none was
+}
+
+// Open connects to a display, e.g. ":0". Close ends the connection.
+func Open(display string) (*Driver, error) {
+	if display == "" {
+		return nil, errors.New("no display is named: set DISPLAY")
+	}
+	d := &Driver{display: display}
+	c, err := d.connection()
+	if err != nil {
+		return nil, err
+	}
+	if !c.xtest {
+		d.Close()
+		return nil, fmt.Errorf("connect to the display %s: it lacks the extension XTEST, which input needs", display)
+	}
+	if d.modes, err = modes(c); err != nil {
+		d.Close()
+		return nil, err
+	}
+	return d, nil
+}
+
+// Close ends the connection. Calls fail afterwards.
+func (d *Driver) Close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if d.conn != nil {
+		d.conn.close()
+		d.conn = nil
+	}
+}
+
+// connection is one that answers: the one there is, or a new one.
+func (d *Driver) connection() (*conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed {
+		return nil, computer.Fail(computer.DeviceUnavailable, "the driver is closed")
+	}
+	if d.conn != nil && d.conn.alive() {
+		return d.conn, nil
+	}
+	if d.conn != nil {
+		d.conn.close()
+		d.conn = nil
+	}
+	c, err := connect(d.display)
+	if err != nil {
+		return nil, computer.Fail(computer.DeviceUnavailable, "%v", err)
+	}
+	if err := c.restore(d.size); err != nil {
+		c.close()
+		return nil, computer.Fail(computer.DeviceUnavailable, "set the size of the screen again: %v", err)
+	}
+	d.conn, d.held = c, map[computer.Key][]xproto.Keycode{}
+	return c, nil
+}
+
+// read does f, and once more on a new connection when the one it had broke.
+func (d *Driver) read(f func(*conn) error) error {
+	var err error
+	for range 2 {
+		var c *conn
+		if c, err = d.connection(); err != nil {
+			return err
+		}
+		if err = f(c); err == nil || !broken(err) {
+			break
+		}
+	}
+	if broken(err) {
+		return computer.Fail(computer.DeviceUnavailable, "the display %s doesn't answer: %v", d.display, err)
+	}
+	return err
+}
+
+// Features are what X can do.
+func (d *Driver) Features() computer.Features {
+	return computer.Features{
+		Buttons: []computer.Button{computer.Left, computer.Right, computer.Middle, computer.Back, computer.Forward}, MaxClickCount: 3, MaxDragPoints: 50,
+		Modes: d.modes,
+	}
+}
+
+// Checks tell whether input can be sent; none is.
+func (d *Driver) Checks(context.Context) []computer.Check {
+	k := computer.Check{Name: "xtest"}
+	err := d.read(func(c *conn) error {
+		if !c.xtest {
+			return computer.Fail(computer.DeviceUnavailable, "the display lacks the extension XTEST")
+		}
+		v, err := xtest.GetVersion(c.x, 2, 2).Reply()
+		if err == nil {
+			k.OK, k.Detail = true, fmt.Sprintf("version %d.%d", v.MajorVersion, v.MinorVersion)
+		}
+		return err
+	})
+	if err != nil {
+		k.Detail = err.Error()
+	}
+	return []computer.Check{k}
+}
+
+// Display is the size of the screen.
+func (d *Driver) Display(context.Context) (out computer.Display, err error) {
+	err = d.read(func(c *conn) error {
+		w, h, err := c.size()
+		out = computer.Display{Width: w, Height: h, Scale: 1}
+		return err
+	})
+	return out, err
+}
+
+// Capture is the screen as it is shown, but for the pointer.
+func (d *Driver) Capture(context.Context) (out computer.Image, err error) {
+	err = d.read(func(c *conn) error {
+		w, h, pixels, err := c.capture()
+		out = computer.Image{Format: computer.BGRX, Width: w, Height: h, Data: pixels}
+		return err
+	})
+	return out, err
+}
+
+// PointerPosition is where the pointer is.
+func (d *Driver) PointerPosition(context.Context) (at computer.Point, err error) {
+	err = d.read(func(c *conn) error {
+		r, err := xproto.QueryPointer(c.x, c.root).Reply()
+		if err == nil {
+			at = computer.Point{X: int(r.RootX), Y: int(r.RootY)}
+		}
+		return err
+	})
+	return at, err
+}
+
+// send sends one event of the pointer or keyboard, and hears that it was taken.
+func (c *conn) send(kind, detail byte, at computer.Point) error {
+	return xtest.FakeInputChecked(c.x, kind, detail, xproto.TimeCurrentTime, c.root, int16(at.X), int16(at.Y), 0).Check()
+}
+
+func (c *conn) move(to computer.Point) error { return c.send(xproto.MotionNotify, 0, to) }
+
+func (c *conn) button(number byte, down bool) error {
+	if down {
+		return c.send(xproto.ButtonPress, number, computer.Point{})
+	}
+	return c.send(xproto.ButtonRelease, number, computer.Point{})
+}
+
+func (c *conn) key(code xproto.Keycode, down bool) error {
+	if down {
+		return c.send(xproto.KeyPress, byte(code), computer.Point{})
+	}
+	return c.send(xproto.KeyRelease, byte(code), computer.Point{})
+}
+
+func buttonNumber(b computer.Button) byte {
+	switch b {
+	case computer.Middle:
+		return 2
+	case computer.Right:
+		return 3
+	case computer.Back:
+		return 8
+	case computer.Forward:
+		return 9
+	}
+	return 1
+}
+
+// PointerMove moves the pointer.
+func (d *Driver) PointerMove(_ context.Context, to computer.Point) error {
+	c, err := d.connection()
+	if err != nil {
+		return err
+	}
+	return c.move(to)
+}
+
+// PointerDown presses a button.
+func (d *Driver) PointerDown(_ context.Context, b computer.Button) error {
+	c, err := d.connection()
+	if err != nil {
+		return err
+	}
+	return c.button(buttonNumber(b), true)
+}
+
+// PointerUp releases a button.
+func (d *Driver) PointerUp(_ context.Context, b computer.Button) error {
+	c, err := d.connection()
+	if err != nil {
+		return err
+	}
+	return c.button(buttonNumber(b), false)
+}
+
+// with holds modifiers while f works, on a connection that answers. Nothing was sent when its error is a failure that says so.
+func (d *Driver) with(modifiers []computer.Key, f func(*conn) error) error {
+	c, err := d.connection()
+	if err != nil {
+		return err
+	}
+	pressed, err := c.press(modifiers)
+	if err == nil {
+		err = f(c)
+	}
+	return errors.Join(err, c.release(pressed))
+}
+
+// Click clicks.
+func (d *Driver) Click(ctx context.Context, in computer.Click) (*computer.Effect, error) {
+	return nil, d.with(in.Modifiers, func(c *conn) error {
+		if err := c.move(in.At); err != nil {
+			return err
+		}
+		n := buttonNumber(in.Button)
+		for i := range in.Count {
+			if i > 0 {
+				if err := pause(ctx, betweenClicks); err != nil {
+					return err
+				}
+			}
+			if err := errors.Join(c.button(n, true), c.button(n, false)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Drag goes along the path in small steps, each point of it included.
+func (d *Driver) Drag(ctx context.Context, in computer.Drag) (*computer.Effect, error) {
+	return nil, d.with(in.Modifiers, func(c *conn) error {
+		if err := c.move(in.Path[0]); err != nil {
+			return err
+		}
+		n := buttonNumber(in.Button)
+		if err := c.button(n, true); err != nil {
+			return err
+		}
+		way := steps(in.Path)
+		began := time.Now()
+		var err error
+		for i, p := range way {
+			// By the clock, so that slow steps don't add up.
+			if err = pause(ctx, time.Until(began.Add(in.Duration*time.Duration(i+1)/time.Duration(len(way))))); err != nil {
+				break
+			}
+			if err = c.move(p); err != nil {
+				break
+			}
+		}
+		return errors.Join(err, c.button(n, false))
+	})
+}
+
+// steps are the points of a way after its first, about dragStep apart and at least two for each part of it.
+func steps(path []computer.Point) []computer.Point {
+	var out []computer.Point
+	for i := 1; i < len(path); i++ {
+		from, to := path[i-1], path[i]
+		dx, dy := float64(to.X-from.X), float64(to.Y-from.Y)
+		n := max(2, int(math.Ceil(math.Hypot(dx, dy)/dragStep)))
+		for s := 1; s <= n; s++ {
+			part := float64(s) / float64(n)
+			out = append(out, computer.Point{X: from.X + int(math.Round(dx*part)), Y: from.Y + int(math.Round(dy*part))})
+		}
+	}
+	return out
+}
+
+// Scroll turns the wheel.
+func (d *Driver) Scroll(_ context.Context, in computer.Scroll) (*computer.Effect, error) {
+	n := byte(4 + slices.Index([]computer.Direction{computer.Up, computer.Down, computer.ToLeft, computer.ToRight}, in.Direction))
+	return nil, d.with(in.Modifiers, func(c *conn) error {
+		if err := c.move(in.At); err != nil {
+			return err
+		}
+		for range in.Amount {
+			if err := errors.Join(c.button(n, true), c.button(n, false)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// pause waits, or less when the caller leaves.
+func pause(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
