@@ -23,6 +23,9 @@ import (
 // How inputs are paced.
 const (
 	betweenClicks = 40 * time.Millisecond
+	// Programs look at where the pointer is and which buttons are down when they get to an event, not when it was sent: between the events of a
+	// click is as much time as they take for one.
+	settle = 10 * time.Millisecond
 	dragStep      = 20.0 // pixels
 )
 
@@ -255,17 +258,21 @@ func (d *Driver) Click(ctx context.Context, in computer.Click) (*computer.Effect
 			return err
 		}
 		n := buttonNumber(in.Button)
-		for i := range in.Count {
-			if i > 0 {
-				if err := pause(ctx, betweenClicks); err != nil {
-					return err
-				}
-			}
-			if err := errors.Join(c.button(n, true), c.button(n, false)); err != nil {
+		wait := settle
+		for range in.Count {
+			if err := pause(ctx, wait); err != nil {
 				return err
 			}
+			if err := c.button(n, true); err != nil {
+				return err
+			}
+			held := pause(ctx, settle)
+			if err := errors.Join(held, c.button(n, false)); err != nil {
+				return err
+			}
+			wait = betweenClicks
 		}
-		return nil
+		return pause(ctx, settle)
 	})
 }
 
