@@ -23,9 +23,9 @@ import (
 // How inputs are paced.
 const (
 	betweenClicks = 40 * time.Millisecond
-	// Programs look at where the pointer is and which buttons are down when they get to an event, not when it was sent: between the events of a
-	// click is as much time as they take for one.
-	settle = 10 * time.Millisecond
+	settle        = 10 * time.Millisecond // between the events of a click
+	thaw          = time.Second           // for a window manager that holds the pointer to let go
+	mostDwell     = 50 * time.Millisecond // at each point of a drag's path
 	dragStep      = 20.0 // pixels
 )
 
@@ -230,12 +230,12 @@ func (d *Driver) PointerDown(_ context.Context, b computer.Button) error {
 }
 
 // PointerUp releases a button.
-func (d *Driver) PointerUp(_ context.Context, b computer.Button) error {
+func (d *Driver) PointerUp(ctx context.Context, b computer.Button) error {
 	c, err := d.connection()
 	if err != nil {
 		return err
 	}
-	return c.button(buttonNumber(b), false)
+	return c.released(ctx, buttonNumber(b))
 }
 
 // with holds modifiers while f works, on a connection that answers. Nothing was sent when its error is a failure that says so.
@@ -267,12 +267,12 @@ func (d *Driver) Click(ctx context.Context, in computer.Click) (*computer.Effect
 				return err
 			}
 			held := pause(ctx, settle)
-			if err := errors.Join(held, c.button(n, false)); err != nil {
+			if err := errors.Join(held, c.released(ctx, n)); err != nil {
 				return err
 			}
 			wait = betweenClicks
 		}
-		return pause(ctx, settle)
+		return nil
 	})
 }
 
@@ -286,20 +286,62 @@ func (d *Driver) Drag(ctx context.Context, in computer.Drag) (*computer.Effect, 
 		if err := c.button(n, true); err != nil {
 			return err
 		}
-		way := steps(in.Path)
-		began := time.Now()
-		var err error
-		for i, p := range way {
-			// By the clock, so that slow steps don't add up.
-			if err = pause(ctx, time.Until(began.Add(in.Duration*time.Duration(i+1)/time.Duration(len(way))))); err != nil {
-				break
-			}
-			if err = c.move(p); err != nil {
-				break
-			}
-		}
-		return errors.Join(err, c.button(n, false))
+		return errors.Join(c.follow(ctx, in), c.released(ctx, n))
 	})
+}
+
+// follow moves the pointer along a drag's path.
+func (c *conn) follow(ctx context.Context, in computer.Drag) error {
+	corners := time.Duration(len(in.Path) - 1)
+	dwell := max(settle, min(mostDwell, in.Duration/(4*corners)))
+	way := steps(in.Path)
+	moving := max(0, in.Duration-dwell*corners)
+	began, dwelt, next := time.Now(), time.Duration(0), 1
+	for i, p := range way {
+		// By the clock, so that slow steps don't add up.
+		if err := pause(ctx, time.Until(began.Add(dwelt+moving*time.Duration(i+1)/time.Duration(len(way))))); err != nil {
+			return err
+		}
+		if err := c.move(p); err != nil {
+			return err
+		}
+		if i == 0 {
+			// The press may have stopped the pointer, see thawed; the server makes one move of all that come meanwhile.
+			if err := c.thawed(ctx, func(r *xproto.QueryPointerReply) bool { return int(r.RootX) == p.X && int(r.RootY) == p.Y }); err != nil {
+				return err
+			}
+			began = time.Now()
+		}
+		if p == in.Path[next] && next < len(in.Path)-1 { // programs that are busy see only where the pointer rests
+			next++
+			dwelt += dwell
+		}
+	}
+	return pause(ctx, dwell)
+}
+
+// released releases a button and waits until that was heard. A window manager may stop the pointer when a button is pressed and let the press through
+// later; keys that are sent before would overtake it.
+func (c *conn) released(ctx context.Context, number byte) error {
+	if err := c.button(number, false); err != nil || number > 5 { // the server tells of five buttons
+		return err
+	}
+	mask := uint16(xproto.ButtonMask1) << (number - 1)
+	return c.thawed(context.WithoutCancel(ctx), func(r *xproto.QueryPointerReply) bool { return r.Mask&mask == 0 })
+}
+
+// thawed waits until the server has done what was sent to the pointer, which a window manager may have stopped; not for ever, since then the
+// pointer is somebody's on purpose.
+func (c *conn) thawed(ctx context.Context, done func(*xproto.QueryPointerReply) bool) error {
+	for give := time.Now().Add(thaw); ; {
+		r, err := xproto.QueryPointer(c.x, c.root).Reply()
+		if err != nil || done(r) || time.Now().After(give) {
+			return err
+		}
+		if err := pause(ctx, time.Millisecond); err != nil {
+			return err
+		}
+	}
 }
 
 // steps are the points of a way after its first, about dragStep apart and at least two for each part of it.
@@ -318,14 +360,14 @@ func steps(path []computer.Point) []computer.Point {
 }
 
 // Scroll turns the wheel.
-func (d *Driver) Scroll(_ context.Context, in computer.Scroll) (*computer.Effect, error) {
+func (d *Driver) Scroll(ctx context.Context, in computer.Scroll) (*computer.Effect, error) {
 	n := byte(4 + slices.Index([]computer.Direction{computer.Up, computer.Down, computer.ToLeft, computer.ToRight}, in.Direction))
 	return nil, d.with(in.Modifiers, func(c *conn) error {
 		if err := c.move(in.At); err != nil {
 			return err
 		}
 		for range in.Amount {
-			if err := errors.Join(c.button(n, true), c.button(n, false)); err != nil {
+			if err := errors.Join(c.button(n, true), c.released(ctx, n)); err != nil {
 				return err
 			}
 		}
