@@ -26,7 +26,7 @@ const (
 	settle        = 10 * time.Millisecond // between the events of a click
 	thaw          = time.Second           // for a window manager that holds the pointer to let go
 	mostDwell     = 50 * time.Millisecond // at each point of a drag's path
-	dragStep      = 20.0 // pixels
+	dragStep      = 20.0                  // pixels
 )
 
 // Driver drives the desktop of an X server. Its methods may be called at the same time.
