@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// python runs the harness as the sandbox does, on scripts of this file.
+// python runs the harness as the sandbox does, on scripts of this file; without the packages of the machine, which take longer to find than the scripts run.
 func python(t *testing.T, files map[string]string, entry, function, input string) (folder string, stdout string, err error) {
 	t.Helper()
 	py, lookErr := exec.LookPath("python3")
@@ -32,7 +32,7 @@ func python(t *testing.T, files map[string]string, entry, function, input string
 	}
 	write("input.json", input)
 	write("harness.py", string(harness))
-	cmd := exec.CommandContext(t.Context(), py, "-B", filepath.Join(folder, "harness.py"), folder, entry, function)
+	cmd := exec.CommandContext(t.Context(), py, "-S", "-E", "-B", filepath.Join(folder, "harness.py"), folder, entry, function)
 	cmd.Dir = t.TempDir()
 	out, err := cmd.Output()
 	return folder, string(out), err

@@ -25,6 +25,8 @@ type server struct {
 	card string
 	rpc  func(s *server, w http.ResponseWriter, method string)
 	ext  http.HandlerFunc
+	// hurry is how long it is waited for where it misbehaves; 0 is the bench's.
+	hurry time.Duration
 
 	once sync.Once
 	over chan struct{} // closed at the test's end; nil until something hangs
@@ -95,6 +97,9 @@ func answering(t *testing.T, s *server) (*steptest.Rig, *act.PromptAgent, error)
 			return steptest.AgentProgram(func(context.Context, *fake.Proc, *http.Client) (http.Handler, func()) { return s, nil })(ctx, p)
 		},
 	}})
+	if s.hurry > 0 {
+		r.Hurry(s.hurry)
+	}
 	r.PutAgent("@local/a", `command = ["agent"]`)
 	_, err := r.Agents.Deploy(t.Context(), deploy.AgentRequest{Run: steptest.Run, Step: "deploy", Attempt: 1, Trial: 1, Name: step.DefaultAgent, ID: "@local/a"})
 	return r, act.NewPromptAgent(r.Agents, r.Envs, r.Objects(), r.Store), err
@@ -132,7 +137,7 @@ func TestAgentServerFaults(t *testing.T) {
 			_, _ = io.WriteString(w, working)
 		}}, want: "agent_error", words: "died: server 'default-agent'"},
 		"dies when it is configured": {s: &server{}, dies: true, want: "agent_error", words: "died"},
-		"breaks connections":         {s: &server{rpc: func(*server, http.ResponseWriter, string) { panic(http.ErrAbortHandler) }}, want: "agent_error", words: "unreachable: server 'default-agent': send the agent its message: the agent can't be reached: EOF"},
+		"breaks connections":         {s: &server{hurry: 100 * time.Millisecond, rpc: func(*server, http.ResponseWriter, string) { panic(http.ErrAbortHandler) }}, want: "agent_error", words: "unreachable: server 'default-agent': send the agent its message: the agent can't be reached: EOF"},
 		"its sandbox dies":           {s: &server{rpc: func(s *server, _ http.ResponseWriter, _ string) { s.m.Kill() }}, want: "infra: SandboxError"},
 		"floods": {s: &server{rpc: func(_ *server, w http.ResponseWriter, _ string) {
 			_, _ = io.WriteString(w, taskOf(strings.Replace(done, "done", strings.Repeat("x", 17<<20), 1)))
@@ -151,7 +156,7 @@ func TestAgentServerFaults(t *testing.T) {
 		"is rejected":           {s: &server{rpc: respond(map[string]string{"message/send": taskOf(`"rejected"`)})}, want: "agent_error", words: "rejected"},
 		"says it could not run": {s: &server{rpc: respond(map[string]string{"message/send": taskOf(`"failed","message":{"kind":"message","messageId":"r","role":"agent","parts":[{"kind":"data","data":{"error_type":"infra_error","error_code":"disk","error_message":"full"}}]}`)})}, want: "infra: infra_error", words: "disk: full"},
 		"says it failed":        {s: &server{rpc: respond(map[string]string{"message/send": taskOf(`"failed","message":{"kind":"message","messageId":"r","role":"agent","parts":[{"kind":"data","data":{"error_type":"agent_error","error_code":"lost","error_message":"no way"}}]}`)})}, want: "agent_error", words: "lost: no way"},
-		"can't be configured":   {s: &server{ext: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}, want: "agent_error", words: "was not answered within 1s"},
+		"can't be configured":   {s: &server{hurry: 100 * time.Millisecond, ext: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }}, want: "agent_error", words: "was not answered within 100ms"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := tt.s
@@ -213,7 +218,7 @@ func TestNoCard(t *testing.T) {
 		`{"capabilities":{"extensions":"` + strings.Repeat("x", 1<<20) + `"}}`: "it is longer than 1 MiB",
 	} {
 		t.Run(want, func(t *testing.T) {
-			s := &server{card: card}
+			s := &server{card: card, hurry: 50 * time.Millisecond}
 			began := time.Now()
 			r, _, err := answering(t, s)
 			if err == nil || step.IsInfra(err) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "I am the agent") {

@@ -53,6 +53,8 @@ type Rig struct {
 	Settings source.Settings
 	Redact   redact.Redactor
 
+	waits deploy.AgentWaits
+
 	mu    sync.Mutex
 	log   bytes.Buffer
 	steps int
@@ -120,11 +122,22 @@ func WithPatience(t *testing.T, o fake.Options, patience model.Patience) *Rig {
 	return r
 }
 
+// Hurry waits less for agents that misbehave: Operation, End and Malformed are this long. No agent may be deployed yet.
+func (r *Rig) Hurry(d time.Duration) {
+	r.waits.Operation, r.waits.End, r.waits.Malformed = d, d, d
+	r.useAgents()
+}
+
 func (r *Rig) useModels(patience model.Patience) {
 	r.Models = source.New(r.Store, func(context.Context) (source.Settings, error) { return r.Settings, nil }, patience, slog.New(slog.DiscardHandler))
+	r.waits = deploy.AgentWaits{Card: 20 * time.Second, Malformed: 200 * time.Millisecond, Operation: time.Second, End: 500 * time.Millisecond}
+	r.useAgents()
+}
+
+func (r *Rig) useAgents() {
 	r.Agents = deploy.NewAgents(r.Deploy, r.Envs, deploy.AgentOptions{
 		Models: r.Models, Store: r.Store, Redact: &r.Redact, Release: "test", Records: r.T.TempDir(),
-		Waits:   deploy.AgentWaits{Card: 20 * time.Second, Malformed: 200 * time.Millisecond, Operation: time.Second, End: 500 * time.Millisecond},
+		Waits:   r.waits,
 		Default: func(context.Context) (string, error) { return agent.Loop, nil },
 	})
 }
