@@ -163,7 +163,7 @@ func (s *series) take(ctx context.Context, row step.AgentSnapshot) error {
 	}
 	s.keep(row)
 	switch {
-	case row.Status != step.SnapshotFailed || step.IsInfra(err):
+	case err == nil || step.IsInfra(err):
 		return err
 	case errors.Is(err, deploy.ErrExport):
 		return &step.Error{Type: "SnapshotError", Err: fmt.Errorf("the last snapshot of agent %s: %w", diag.Repr(s.agent.Name), err)}

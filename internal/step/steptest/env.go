@@ -38,6 +38,17 @@ type EnvServer struct {
 	calls []string
 	held  map[string][]byte // by environment name
 	ends  map[string]context.CancelFunc
+	deny  map[string]bool
+}
+
+// Refuse has an environment answer data/get with a failure from now on.
+func (s *EnvServer) Refuse(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.deny == nil {
+		s.deny = map[string]bool{}
+	}
+	s.deny[name] = true
 }
 
 // Calls are the methods that were called, with the environment's name before each: "mail data/add".
@@ -194,6 +205,9 @@ func (s *EnvServer) serve(name string, m *fake.Machine, req wire.Request) (json.
 			return nil, errors.New("bad seed")
 		}
 	case wire.Get:
+		if s.deny[name] {
+			return nil, errors.New("no export today")
+		}
 		return json.Marshal(map[string]any{"parts": []wire.Part{{Kind: wire.KindData, Data: json.RawMessage(s.held[name])}}})
 	}
 	return nil, nil
