@@ -69,7 +69,9 @@ func (s *staged) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestFetchIncrements: what an agent stages is taken once, and what it says wrongly of it never gets out of the folder.
 func TestFetchIncrements(t *testing.T) {
-	objects := func(name string, size int64) string { return fmt.Sprintf(`{"objects":[{"path":%q,"size_bytes":%d}]}`, name, size) }
+	objects := func(name string, size int64) string {
+		return fmt.Sprintf(`{"objects":[{"path":%q,"size_bytes":%d}]}`, name, size)
+	}
 	for name, tt := range map[string]struct {
 		agent staged
 		want  string

@@ -3,6 +3,7 @@ package deploy
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"context"
 	"encoding/json"
@@ -31,6 +32,7 @@ import (
 type Install struct {
 	Port      int    // where it serves; 0: as its card says
 	Workspace string // folder in which it works, for commands that ask for it; "" is none
+	Container string // the name of the container that Sandbox is; "" is none
 }
 
 // installMaker installs a stored agent into a sandbox of the run.
@@ -44,11 +46,14 @@ func (m installMaker) Check(ctx context.Context, chain []string, isolation strin
 	return m.serverMaker.Check(ctx, chain, isolation, r)
 }
 
-// installation is what a card says of how its agent is installed on a machine.
+// installation is what a card says of how its agent is installed: on a machine, and into a container by a machine with an engine.
 type installation struct {
 	Commands []string `json:"install_commands_host"`
 	Params   []string `json:"required_params_host"`
 	Port     int      `json:"a2a_port"`
+
+	Engine       []string `json:"install_commands"`
+	EngineParams []string `json:"required_params"`
 }
 
 // Start reads the agent's card, runs its commands in the sandbox and waits until it answers there.
@@ -80,8 +85,16 @@ func (m installMaker) install(ctx context.Context, run *a2aRunner, i installatio
 	if err := run.serveModel(ctx); err != nil {
 		return err
 	}
+	name, bin := cmp.Or(r.Install.Container, "container"), ""
+	if len(i.Commands) == 0 {
+		bin = folder + "/bin"
+		if err := engineShims(ctx, run.box, bin, name); err != nil {
+			return err
+		}
+		i.Commands, i.Params = i.Engine, append(i.EngineParams, "container")
+	}
 	values := map[string]string{
-		"work_dir": folder, "agent_ctx_tar": folder + "/" + contextFile, "a2a_port": strconv.Itoa(i.Port), "agent_name": run.agent.Name,
+		"container": name, "work_dir": folder, "agent_ctx_tar": folder + "/" + contextFile, "a2a_port": strconv.Itoa(i.Port), "agent_name": run.agent.Name,
 		"litellm_base_url": "http://" + modelAddress, "litellm_api_key": dummyKey, "litellm_extra_headers": "{}", "trust_env": "",
 	}
 	if r.Install.Workspace != "" {
@@ -92,7 +105,7 @@ func (m installMaker) install(ctx context.Context, run *a2aRunner, i installatio
 		if err != nil {
 			return fmt.Errorf("install command %d: %w", n+1, err)
 		}
-		res, err := guest.Output(ctx, run.box, guest.Command{Argv: []string{"bash", "-c", command}, Timeout: installTime}, guest.Limits{Stdout: 1 << 10, Stderr: 4 << 10})
+		res, err := guest.Output(ctx, run.box, guest.Command{Argv: installArgv(bin, command), Timeout: installTime}, guest.Limits{Stdout: 1 << 10, Stderr: 4 << 10})
 		switch {
 		case err != nil:
 			return step.Infra(fmt.Errorf("install command %d: %w", n+1, err))
@@ -165,11 +178,11 @@ func fillIn(text string, declared []string, values map[string]string) (string, e
 		v, ok := values[name]
 		switch {
 		case !slices.Contains(declared, name):
-			return "", fmt.Errorf("it uses {%s}, which required_params_host doesn't declare", name)
+			return "", fmt.Errorf("it uses {%s}, which the card doesn't declare to be required", name)
 		case !ok:
 			return "", fmt.Errorf("nothing says what {%s} is; known are %s, and workspace_dir where the step sets it", name, strings.Join(slices.Sorted(maps.Keys(values)), ", "))
 		}
-		b.WriteString("'" + strings.ReplaceAll(v, "'", `'\''`) + "'")
+		b.WriteString(shellWord(v))
 		text = text[end+1:]
 	}
 	return b.String() + text, nil
@@ -203,8 +216,8 @@ func (m installMaker) read(ctx context.Context, a *Agent, r AgentRequest) (i ins
 	if err := json.Unmarshal(x.Params, &i); err != nil {
 		return i, fmt.Errorf("what the card says of %s can't be read: %w", wire.URNInstall, err)
 	}
-	if len(i.Commands) == 0 {
-		return i, fmt.Errorf("the card has no install_commands_host: it says how the agent is installed into a container by a machine with an engine, and not on a machine: %w", ErrNotServed)
+	if len(i.Commands) == 0 && len(i.Engine) == 0 {
+		return i, fmt.Errorf("install commands, which its card doesn't have, are what the agent is installed by: %s %w", wire.URNInstall, ErrNotServed)
 	}
 	if i.Port == 0 && a.req.Install.Port == 0 {
 		return i, errors.New("neither the step nor the card says at which port the agent serves (a2a_port)")

@@ -5,7 +5,7 @@ import "testing"
 func TestFillIn(t *testing.T) {
 	values := map[string]string{"a": "it's", "b": "2"}
 	for text, want := range map[string]string{
-		"run {a} {b}":         `run 'it'\''s' '2'`,
+		"run {a} {b}":         `run 'it'\''s' 2`,
 		"awk '{{print}}' {a}": `awk '{print}' 'it'\''s'`,
 		"nothing":             "nothing",
 		"one {":               "",

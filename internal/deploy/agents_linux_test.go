@@ -235,11 +235,24 @@ func TestInstallAgent(t *testing.T) {
 	if text, err := box.ReadFile(t.Context(), "/root/notes", 100); err != nil || string(text) != "x" {
 		t.Errorf("%q %v: it works elsewhere", text, err)
 	}
+	// One whose card knows only how it gets into a container by an engine.
+	b.PutAgent("@local/contained", `command = ["agent-env", "serve", "container-talker"]`)
+	if _, err := b.Deploy.Create(t.Context(), deploy.Request{Run: steptest.Run, Step: "other", Attempt: 1, Name: "other", Spec: sandbox.Spec{Self: true}}); err != nil {
+		t.Fatal(err)
+	}
+	b.Must(install, `{"id": "in2", "type": "install_agent", "agent_name": "contained", "sandbox_name": "other", "a2a_agent_id": "@local/contained"}`)
+	b.says("contained", "note y", "noted", "")
+	if box, err = b.Deploy.Box(t.Context(), steptest.Run, "other"); err != nil {
+		t.Fatal(err)
+	}
+	if text, err := box.ReadFile(t.Context(), "/root/notes", 100); err != nil || string(text) != "y" {
+		t.Errorf("%q %v: it works elsewhere", text, err)
+	}
 	live := b.Deploy.Live(steptest.Run)
-	if len(live) != 1 || live[0].Box.ID != info.ID {
+	if len(live) != 2 || live[0].Box.ID != info.ID {
 		t.Errorf("the sandbox of the card stands: %+v", live)
 	}
-	if l := list[step.Agent](b, step.AgentsPath); len(l) != 1 || l[0].Name != "in it" || !strings.Contains(string(l[0].Card), "talker") {
+	if l := list[step.Agent](b, step.AgentsPath); len(l) != 2 || l[0].Name != "in it" || !strings.Contains(string(l[0].Card), "talker") {
 		t.Errorf("%+v", l)
 	}
 	gone(t, b.Rig)

@@ -36,7 +36,9 @@ func playServer(name string) int {
 	case "frontend":
 		err = frontend(ctx)
 	case "talker":
-		err = newTalker().Serve(ctx)
+		err = newTalker(onMachine()).Serve(ctx)
+	case "container-talker":
+		err = newTalker(byEngine()).Serve(ctx)
 	case "mute":
 		fmt.Fprintln(os.Stderr, "waiting for the database")
 		<-ctx.Done()

@@ -25,20 +25,39 @@ type talker struct {
 	seq   int64
 }
 
+// onMachine is how a talker is installed on a machine, and byEngine how it is into a container by an engine beside it.
+func onMachine() map[string]any {
+	return map[string]any{
+		"a2a_port": 8021, "required_params_host": []string{"agent_ctx_tar", "work_dir", "a2a_port", "agent_name"},
+		"install_commands_host": []string{
+			"mkdir -p {work_dir}/src && tar -xzf {agent_ctx_tar} -C {work_dir}/src",
+			"test -f {work_dir}/src/process.toml && A2A_HOST=127.0.0.1 A2A_PORT={a2a_port} setsid agent-env serve talker >/tmp/{agent_name}.log 2>&1 </dev/null &",
+		},
+	}
+}
+
+func byEngine() map[string]any {
+	const docker = "$(sudo -n true 2>/dev/null && echo sudo) docker "
+	return map[string]any{
+		"a2a_port": 8022, "required_params": []string{"container", "agent_ctx_tar", "a2a_port", "litellm_api_key", "litellm_base_url"},
+		"install_commands": []string{
+			docker + "cp {agent_ctx_tar} {container}:/tmp/ctx.tar.gz",
+			docker + "exec {container} sh -c 'mkdir -p /opt/talker && tar -xzf /tmp/ctx.tar.gz -C /opt/talker && rm /tmp/ctx.tar.gz && cat'",
+			docker + "exec -i {container} sh -c 'umask 077 && cat >/opt/talker/env' <<'END'\nLITELLM_API_KEY={litellm_api_key}\nLITELLM_BASE_URL={litellm_base_url}\nEND",
+			docker + "exec -w /opt/talker {container} sh -c 'test -f process.toml && . ./env && test \"$LITELLM_BASE_URL\" = http://127.0.0.1:18766'",
+			docker + "exec -d -e A2A_PORT={a2a_port} -e A2A_HOST=127.0.0.1 -u root {container} agent-env serve talker",
+		},
+	}
+}
+
 const notesFile = "/root/notes"
 
-func newTalker() *agent.Agent {
+func newTalker(install map[string]any) *agent.Agent {
 	t := &talker{notes: map[string][]string{}}
 	return agent.New("talker", t.run, agent.WithDescription("Does what it is told."), agent.WithConfig(struct {
 		SystemPrompt string `json:"system_prompt"`
 	}{}), agent.WithMCP(), agent.WithSkills("", nil), agent.WithTrajectory(), agent.WithPeers(), agent.WithTriggers(), agent.WithSnapshots(t.save, t.load), agent.WithChangelog(t.follow, t.apply),
-		agent.WithInstall(map[string]any{
-			"a2a_port": 8021, "required_params_host": []string{"agent_ctx_tar", "work_dir", "a2a_port", "agent_name"},
-			"install_commands_host": []string{
-				"mkdir -p {work_dir}/src && tar -xzf {agent_ctx_tar} -C {work_dir}/src",
-				"test -f {work_dir}/src/process.toml && A2A_HOST=127.0.0.1 A2A_PORT={a2a_port} setsid agent-env serve talker >/tmp/{agent_name}.log 2>&1 </dev/null &",
-			},
-		}))
+		agent.WithInstall(install))
 }
 
 func (k *talker) run(ctx context.Context, t *agent.Turn) (agent.Result, error) {

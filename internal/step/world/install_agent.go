@@ -36,7 +36,7 @@ func installRequest(d doc.Node, chosen string) deploy.AgentRequest {
 	port, _ := d.Get("a2a_port").Int()
 	r := deploy.AgentRequest{
 		Name: d.Get("agent_name").Text(), ID: d.Get("a2a_agent_id").Text(), Version: int(version),
-		Install: &deploy.Install{Port: int(port), Workspace: d.Get("workspace_dir").Text()},
+		Install: &deploy.Install{Port: int(port), Workspace: d.Get("workspace_dir").Text(), Container: d.Get("container_name").Text()},
 	}
 	if chosen != "" {
 		r.ID, r.Version = chosen, 0
