@@ -114,12 +114,13 @@ func (r *recorder) pump(ctx context.Context) {
 	}
 }
 
-// spend records a cost as it arises: an attempt that is killed has spent it too.
+// spend records a cost before anything is done with what it bought: a run that is killed has spent it too. Costs that come at once are written together.
 func (r *recorder) spend(stepID string, attempt int, c runlog.Cost) {
 	r.mu.Lock()
 	r.cost = r.cost.Plus(c)
 	r.mu.Unlock()
-	r.later(event(runlog.StepCost, stepID, attempt, c))
+	r.hold(event(runlog.StepCost, stepID, attempt, c))
+	_ = r.commit() // a failure ends the run by itself
 }
 
 func (r *recorder) spent() runlog.Cost {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -130,6 +131,9 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, play func(Asked) 
 	}
 	if a.RetryAfter != "" {
 		w.Header().Set("Retry-After", a.RetryAfter)
+	}
+	if a.Usage.Priced { // as LiteLLM tells it
+		w.Header().Set("X-Litellm-Response-Cost", strconv.FormatFloat(a.Usage.USD, 'g', -1, 64))
 	}
 	switch {
 	case a.Raw:
