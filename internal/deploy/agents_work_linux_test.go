@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"fmt"
 	"io"
 	"path/filepath"
 	"strings"
@@ -72,4 +73,47 @@ func works(t *testing.T, r *steptest.Rig) {
 	if log, err := io.ReadAll(calls); err != nil || !strings.Contains(string(log), "mail_words") || !strings.Contains(string(log), `"clerk"`) {
 		t.Errorf("the gateway saw %s, %v", log, err)
 	}
+}
+
+// TestAgentThatIsKilled: what an agent had asked of its model when it was killed is on record to the last answer, with what that cost.
+func TestAgentThatIsKilled(t *testing.T) {
+	r := steptest.With(t, localProvider(t, nil))
+	r.PutAgent("@local/talker", `command = ["agent-env", "serve", "talker"]`)
+	s := modeltest.New(t, func(q modeltest.Asked) modeltest.Answer {
+		a := modeltest.Say("answer to " + q.Flat())
+		a.Usage = model.Usage{Input: int64(100 + q.N), Output: int64(10 + q.N), USD: 0.25, Priced: true}
+		return a
+	})
+	r.Settings.Endpoint = model.Endpoint{BaseURL: s.URL, Key: "k"}
+	r.Settings.Default = "big"
+	b := &agentBench{Rig: r, start: world.NewDeployAgent(r.Agents, r.Store), prompt: act.NewPromptAgent(r.Agents, r.Envs, r.Objects(), r.Store)}
+	asked := 0
+	for _, n := range []int{0, 1, 5} {
+		name := fmt.Sprint("worker", n)
+		b.up(name, "")
+		p, err := b.ask(name, fmt.Sprint("ponder ", n), "")
+		if err == nil || p.ErrorType != "agent_error" || p.ErrorCode != "died" || !strings.Contains(p.ErrorMessage, "signal 9") {
+			t.Errorf("%+v %v", p, err)
+		}
+		in, out := int64(0), int64(0)
+		for range n {
+			in, out, asked = in+int64(100+asked), out+int64(10+asked), asked+1
+		}
+		if u := p.Usage; u.Input != in || u.Output != out || (n > 0) != (u.USD != nil) || n > 0 && *u.USD != 0.25*float64(n) {
+			t.Errorf("%d answers: %+v is on record, and the endpoint gave %d and %d tokens", n, u, in, out)
+		}
+		if p.Trajectory == nil {
+			t.Fatal("there is no trajectory")
+		}
+		text := string(b.Read(p.Trajectory.ATIF))
+		for i := range n {
+			if !strings.Contains(text, fmt.Sprint("thought ", i)) {
+				t.Errorf("thought %d is missing:\n%s", i, text)
+			}
+		}
+	}
+	if len(s.Asked()) != asked {
+		t.Errorf("asked %d times", len(s.Asked()))
+	}
+	gone(t, r)
 }

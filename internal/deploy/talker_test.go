@@ -9,15 +9,17 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentenv.internal/agentenv/sdk/agent"
 )
 
-// talker is an agent that does what it is told, without a model: "say X", "note X", "notes", "ask NAME X", "tool NAME" of its first environment, "think X" by its model, and "vars".
+// talker is an agent that does what it is told, without a model: "say X", "note X", "notes", "ask NAME X", "tool NAME" of its first environment, "think X" by its model, "ponder N" times and die, and "vars".
 type talker struct {
 	mu    sync.Mutex
 	notes map[string][]string // by context
@@ -92,6 +94,14 @@ func (k *talker) run(ctx context.Context, t *agent.Turn) (agent.Result, error) {
 		return call(ctx, t, t.Servers[0].Name, rest, map[string]any{})
 	case "think":
 		return think(ctx, rest)
+	case "ponder": // so many thoughts, then it dies as by a kill
+		n, err := strconv.Atoi(rest)
+		for i := range n {
+			if _, err = think(ctx, "thought "+strconv.Itoa(i)); err != nil {
+				return agent.Result{}, err
+			}
+		}
+		return agent.Result{}, errors.Join(err, syscall.Kill(os.Getpid(), syscall.SIGKILL))
 	case "vars":
 		return agent.Text(strings.Join(os.Environ(), "\n")), nil
 	case "wait":

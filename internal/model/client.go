@@ -246,10 +246,20 @@ func (c *Client) once(ctx context.Context, body []byte) (res *Response, err erro
 	if err != nil {
 		return nil, c.broken(ctx, Cut, err)
 	}
-	if cost := answer.Header.Get("X-Litellm-Response-Cost"); cost != "" && !res.Usage.Priced {
-		res.Usage.Priced = json.Unmarshal([]byte(cost), &res.Usage.USD) == nil
-	}
+	res.Usage.PriceOf(answer.Header)
 	return res, nil
+}
+
+// PriceOf takes what an answer cost from its header, as LiteLLM tells it, unless that is known.
+func (u *Usage) PriceOf(h http.Header) {
+	cost := h.Get("X-Litellm-Response-Cost")
+	if cost == "" || u.Priced {
+		return
+	}
+	var usd float64
+	if json.Unmarshal([]byte(cost), &usd) == nil && usd >= 0 {
+		u.USD, u.Priced = usd, true
+	}
 }
 
 // maxAnswer bounds an answer that comes in one piece.

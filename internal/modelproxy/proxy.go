@@ -153,7 +153,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		x.Status = out.status
 	}
 	if x.Usage == nil && x.Status == http.StatusOK && !x.Cut {
-		x.Usage = p.usage(&x, out.Header().Get("Content-Type"))
+		x.Usage = p.usage(&x, out.Header())
 	}
 	if err := p.o.Record(x); err != nil {
 		panic(http.ErrAbortHandler) // the agent must not go on from what nobody knows of
@@ -408,9 +408,9 @@ func (p *Proxy) sign(h http.Header, protocol string) {
 	}
 }
 
-// usage reads what an answer cost out of its body.
-func (p *Proxy) usage(x *Exchange, contentType string) *model.Usage {
-	media, _, _ := mime.ParseMediaType(contentType)
+// usage reads what an answer cost out of its body and its header.
+func (p *Proxy) usage(x *Exchange, h http.Header) *model.Usage {
+	media, _, _ := mime.ParseMediaType(h.Get("Content-Type"))
 	var u *model.Usage
 	switch x.Protocol {
 	case serve.Chat, serve.Messages:
@@ -427,6 +427,7 @@ func (p *Proxy) usage(x *Exchange, contentType string) *model.Usage {
 	if u == nil {
 		return nil
 	}
+	u.PriceOf(h)
 	if p.o.Upstream != nil && !u.Priced {
 		if price, ok := p.o.Upstream.Prices[x.Model]; ok {
 			u.USD, u.Priced = price.Of(*u), true
