@@ -54,6 +54,7 @@ var sameLevel = map[string][]string{
 	"gateway/trigger":       {"gateway/clock", "agent/a2a"}, // time triggers run by the one; the other asks their executors
 	"agent/loop":            {"agent/a2a"},
 	"agent/cli":             {"agent/a2a"},
+	"agent/mcp":             {"gateway/child"}, // servers elsewhere are spoken to as environments are
 	"plugin/pack":           {"plugin/git"},
 	"plugin/host":           {"plugin/dist"},
 	"bundlerun":             {"eval", "eval/*"},

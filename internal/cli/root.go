@@ -25,6 +25,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/schema"
 	"agentenv.internal/agentenv/internal/cli/task"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/cli/workspace"
 )
 
 // newRoot builds the whole command tree. Nothing is opened or read for it: a command that needs the program's parts asks p for them.
@@ -111,6 +112,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		gateway.New(p),
 		computer.New(p),
 		plugin.New(p),
+		workspace.New(p),
 		config.New(p),
 		schema.New(p),
 		newConform(p),

@@ -76,3 +76,26 @@ func checkServers(n doc.Node, l *diag.List) {
 		names = append(names, name)
 	}
 }
+
+// ServerInfo is a server as it is listed, without what may be secret.
+type ServerInfo struct {
+	Name, Where string
+	Enabled     bool
+}
+
+// Servers are all servers of [[mcp.servers]] as they are written; where one is is its URL, or its program without arguments.
+func (c *Config) Servers() []ServerInfo {
+	all, set := c.value("mcp", "enabled").Bool()
+	var out []ServerInfo
+	for _, n := range c.value("mcp", "servers").Items() {
+		i := ServerInfo{Name: n.Get("name").Text(), Where: n.Get("url").Text(), Enabled: !set || all}
+		if i.Where == "" {
+			i.Where = n.Get("command").Text()
+		}
+		if on, set := n.Get("enabled").Bool(); set && !on {
+			i.Enabled = false
+		}
+		out = append(out, i)
+	}
+	return out
+}

@@ -40,6 +40,7 @@ type loopRunner struct {
 	mu       sync.Mutex
 	settings Settings
 	envs     []*Env
+	servers  []toolServer
 	skills   []heldSkill
 	talks    map[string]*talk
 }
@@ -62,12 +63,16 @@ func (r *loopRunner) Configure(_ context.Context, s Settings) error {
 }
 
 func (r *loopRunner) AddMCP(_ context.Context, m MCP) error {
-	if m.Env == nil {
-		return fmt.Errorf("an MCP server outside of the run's environments %w", ErrNotServed)
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.envs = append(r.envs, m.Env)
+	switch {
+	case m.Env != nil:
+		r.envs = append(r.envs, m.Env)
+	case m.Server != nil:
+		r.servers = append(r.servers, toolServer{m.Name, m.Server})
+	default:
+		return fmt.Errorf("an MCP server outside of the run's environments %w", ErrNotServed)
+	}
 	return nil
 }
 
@@ -106,7 +111,7 @@ func (r *loopRunner) talk(id string) *talk {
 func (r *loopRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	r.mu.Lock()
 	s := p.Settings.or(r.settings)
-	tools := &agentTools{agent: r.agent, envs: slices.Clone(r.envs), skills: slices.Clone(r.skills), asked: s.Tools, conversation: p.Context}
+	tools := &agentTools{agent: r.agent, envs: slices.Clone(r.envs), servers: slices.Clone(r.servers), skills: slices.Clone(r.skills), asked: s.Tools, conversation: p.Context}
 	tools.peers, _ = r.agent.peers.all()
 	r.mu.Unlock()
 	var leftOut []string

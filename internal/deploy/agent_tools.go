@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/agent/loop"
+	"agentenv.internal/agentenv/internal/agent/mcp"
 	"agentenv.internal/agentenv/internal/gateway/child"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/guest"
@@ -36,11 +37,12 @@ func boxToolNames() []string { return []string{toolBash, toolReadFile, toolWrite
 // agentTools are what the built-in agent may call: the tools of its environments, through their gateways and in its role, and its own. Commands and files
 // are those of its sandbox. They are offered where it has one, was asked to have them, or has no environment.
 type agentTools struct {
-	agent  *Agent
-	envs   []*Env
-	skills []heldSkill
-	peers  []*Agent // that it may ask
-	asked  []string // built-in tools by name; nil leaves it to the rule above
+	agent   *Agent
+	envs    []*Env
+	servers []toolServer
+	skills  []heldSkill
+	peers   []*Agent // that it may ask
+	asked   []string // built-in tools by name; nil leaves it to the rule above
 
 	asking       *peerTurns
 	conversation string // of the prompt
@@ -50,10 +52,31 @@ type agentTools struct {
 	shown bool             // its skills are in its sandbox
 }
 
-// place is where a tool of an environment is.
+// toolServer is an MCP server that stands behind no environment.
+type toolServer struct {
+	name   string
+	server mcp.Server
+}
+
+// place is where a tool is: in an environment, or at a server.
 type place struct {
-	env  *Env
-	name string
+	env    *Env
+	server toolServer
+	name   string
+}
+
+// listed is an entry of a list of tools.
+type listed struct {
+	Name        string          `json:"name"`
+	Description string          `json:"description"`
+	Schema      json.RawMessage `json:"inputSchema"`
+}
+
+// offer is what one environment or server has.
+type offer struct {
+	title string
+	place place
+	tools []listed
 }
 
 // system is the system prompt with what the agent has to know of its skills.
@@ -72,41 +95,36 @@ func (t *agentTools) system(own string) string {
 	return b.String()
 }
 
-// List is the tools now. A name that several environments have is that of the environment and the tool's; what still is taken is left out.
-func (t *agentTools) List(context.Context) ([]model.Tool, error) {
-	type listed struct {
-		Name        string          `json:"name"`
-		Description string          `json:"description"`
-		Schema      json.RawMessage `json:"inputSchema"`
+// List is the tools now. A name that several environments or servers have is that of the environment and the tool's; what still is taken is left out.
+func (t *agentTools) List(ctx context.Context) ([]model.Tool, error) {
+	offers, err := t.offers(ctx)
+	if err != nil {
+		return nil, err
 	}
-	at := map[string]place{}
-	var out []model.Tool
 	own := t.own()
 	taken := map[string]int{}
-	lists := make([][]listed, len(t.envs))
-	for i, v := range t.envs {
-		for _, raw := range v.Gateway.Tools(t.agent.Principal()) {
-			var l listed
-			if err := json.Unmarshal(raw, &l); err != nil {
-				return nil, fmt.Errorf("a tool of %s can't be read: %w", v.ID, err)
-			}
-			lists[i] = append(lists[i], l)
+	for _, o := range offers {
+		for _, l := range o.tools {
 			taken[l.Name]++
 		}
 	}
 	for _, o := range own {
 		taken[o.Name]++
 	}
-	for i, v := range t.envs {
-		for _, l := range lists[i] {
+	at := map[string]place{}
+	var out []model.Tool
+	for _, o := range offers {
+		for _, l := range o.tools {
 			name := l.Name
-			if taken[name] > 1 {
-				name = legal(v.Title + "__" + name)
+			if taken[name] > 1 || name != legal(name) {
+				name = legal(o.title + "__" + name)
 			}
 			if _, twice := at[name]; twice || name == "" {
 				continue
 			}
-			at[name] = place{v, l.Name}
+			p := o.place
+			p.name = l.Name
+			at[name] = p
 			out = append(out, model.Tool{Name: name, Description: l.Description, Schema: l.Schema})
 		}
 	}
@@ -114,6 +132,37 @@ func (t *agentTools) List(context.Context) ([]model.Tool, error) {
 	t.at = at
 	t.mu.Unlock()
 	return append(out, own...), nil
+}
+
+// offers are the tools of every environment and server. A server that is gone offers none: the others go on.
+func (t *agentTools) offers(ctx context.Context) ([]offer, error) {
+	var out []offer
+	for _, v := range t.envs {
+		o := offer{title: v.Title, place: place{env: v}}
+		for _, raw := range v.Gateway.Tools(t.agent.Principal()) {
+			var l listed
+			if err := json.Unmarshal(raw, &l); err != nil {
+				return nil, fmt.Errorf("a tool of %s can't be read: %w", v.ID, err)
+			}
+			o.tools = append(o.tools, l)
+		}
+		out = append(out, o)
+	}
+	for _, s := range t.servers {
+		o := offer{title: s.name, place: place{server: s}}
+		raws, err := s.server.Tools(ctx)
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		for _, raw := range raws {
+			var l listed
+			if err == nil && json.Unmarshal(raw, &l) == nil && len(l.Schema) > 0 {
+				o.tools = append(o.tools, l)
+			}
+		}
+		out = append(out, o)
+	}
+	return out, nil
 }
 
 // maxToolName is what models take.
@@ -170,7 +219,10 @@ func (t *agentTools) Call(ctx context.Context, name string, args json.RawMessage
 	t.mu.Lock()
 	p, ok := t.at[name]
 	t.mu.Unlock()
-	if ok {
+	switch {
+	case ok && p.env == nil:
+		return t.callServer(ctx, p, args)
+	case ok:
 		return t.callEnv(ctx, p, args)
 	}
 	var in struct {
@@ -217,6 +269,21 @@ func (t *agentTools) callEnv(ctx context.Context, p place, args json.RawMessage)
 		return loop.Result{}, step.Infra(&step.Error{Type: "EnvironmentError", Err: fmt.Errorf("environment %s: %w", p.env.ID, err)})
 	case errors.Is(err, front.ErrUnknownTool), errors.Is(err, front.ErrDisabled):
 		return said("The tool %s can't be used now.", p.name), nil
+	default:
+		return said("%v", err), nil
+	}
+}
+
+// callServer calls a tool of a server. All that fails is told to the agent, also that the server is gone: it may have others.
+func (t *agentTools) callServer(ctx context.Context, p place, args json.RawMessage) (loop.Result, error) {
+	b, err := p.server.server.Call(ctx, p.name, args)
+	switch {
+	case err == nil:
+		return result(b)
+	case ctx.Err() != nil:
+		return loop.Result{}, context.Cause(ctx)
+	case errors.Is(err, mcp.ErrGone):
+		return said("The server %s of this tool is gone.", p.server.name), nil
 	default:
 		return said("%v", err), nil
 	}

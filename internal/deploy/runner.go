@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/agent/loop"
+	"agentenv.internal/agentenv/internal/agent/mcp"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/step"
@@ -82,12 +83,14 @@ type NotTaken struct{ What string }
 
 func (e *NotTaken) Error() string { return "the agent takes no " + e.What }
 
-// MCP is an MCP server as an agent reaches it. Env is what stands behind it where that is of this run.
+// MCP is an MCP server as an agent reaches it. Env is what stands behind it where that is of this run; Server is a connection that this process
+// has, which agents of this process alone can use, and which whoever opened it closes.
 type MCP struct {
 	Name, URL string
 	Headers   map[string]string
 	Role      string
 	Env       *Env
+	Server    mcp.Server
 }
 
 // Skill is one skill: its files, SKILL.md among them, below a folder of its name.
