@@ -58,6 +58,9 @@ func environments() []layout {
 		env("E2", q, "holds one file", "a", "1", "b", "2"),
 		env("E2 nested", q, "holds one file", "a", "1", "sub/b", "2"),
 		env("E3", "", "environment_name", "a", "1"),
+		env("odd: no UTF-8", q, `\xff\xfe.json: the name isn't valid UTF-8`, "\xff\xfe.json", "1"),
+		env("odd: a folder in itself", q, "leads back to a folder that holds it", "d", "-> ."),
+		env("odd: artifact.toml of the system", "", "leads out of the bundle", "artifact.toml", "-> /proc/self/environ"),
 		env("E4", "environment_name = ''", "environment_name", "a", "1"),
 		env("E5", "environment_name = 3", "environment_name", "a", "1"),
 		env("E6", "service_name = 'q'", "environment_name", "a", "1"),
@@ -100,6 +103,13 @@ func universes() []layout {
 		uni("U1", "", "a universe needs an environment"),
 		uni("U1 empty list", "environment_artifacts = []", "a universe needs an environment"),
 		uni("U1 metadata", "", "a universe needs an environment", "metadata/k/a", "1"),
+		uni("odd: no UTF-8", "", `\xff: the name isn't valid UTF-8`, "\xff/a", "1"),
+		uni("odd: a file of no UTF-8", "", `crm/\xff: the name isn't valid UTF-8`, "crm/\xff", "1"),
+		uni("odd: a terminal's", "", `\x1b[31mred: rename it`, "\x1b[31mred/a", "1"),
+		uni("odd: a line's end", "", `a\nb: rename it`, "a\nb/a", "1"),
+		uni("odd: two forms", "", "in different Unicode forms", "cafe\u0301/a", "1", "caf\u00e9/a", "1"),
+		uni("odd: FIFO in metadata", "", "neither a file nor a folder", "crm/a", "1", "metadata/k/f", "fifo"),
+		uni("odd: a folder in itself", "", "lie within each other", "crm/crm", "-> ../crm"),
 		uni("U2", "", "only artifact.toml and folders", "a.json", "1", "crm/a", "1"),
 		uni("U3", "", "holds one file", "crm/a", "1", "crm/b", "1"),
 		uni("U4", "", "holds one file", "crm/", ""),
@@ -236,6 +246,32 @@ func TestMalformedLayouts(t *testing.T) {
 		}
 		if after := bytesOf(t, state); !maps.Equal(after, before) {
 			t.Fatalf("%s: the store has changed", l.name)
+		}
+	}
+}
+
+// TestOddNames: whatever the one file of an environment is called, it is written, loaded, and comes back.
+func TestOddNames(t *testing.T) {
+	home := t.TempDir()
+	const data = `{"owner": "a@example.com", "emails": [{"id": "c-1", "from": "x@example.com", "subject": "one", "body": "two"}]}`
+	for i, name := range []string{"a\nb.json", strings.Repeat("n", 255), "a%2fb%00?x#y.json", "-rf \x1b[31m", "...", "a\\b'\"`$(x)"} {
+		dir := filepath.Join(home, fmt.Sprint("odd", i))
+		layout{"", map[string]string{
+			"envs/crm/Dockerfile": "FROM scratch\n", "envs/crm/env.toml": "environment_name = 'crm'", "envs/crm/process.toml": "command = ['agent-env', 'serve', 'inbox-mcp']",
+			"artifacts/w/artifact.toml": "type = 'environment_universe'", "artifacts/w/crm/" + name: data,
+			"tasks/t.json": `[{"id": "up", "type": "deploy_env", "env_id": "crm"}, {"id": "in", "type": "load_artifact", "env_id": "crm", "artifact_id": "w"},
+				{"id": "out", "type": "snapshot_env", "env_id": "crm", "snapshot_id": "after"}]`,
+		}, ""}.write(t, dir)
+		r := start(t, home, "run", dir, "--quiet")
+		if code := r.end(t, 60*time.Second); code != 0 {
+			t.Errorf("%q: %d %s", name, code, r.stderr)
+		}
+		to := dir + "-got"
+		if code, out := inProcess(t, home, "artifact", "environment-universe", "get", "--id", fmt.Sprintf("@local/~/odd%d/w", i), "--output-dir", to); code != 0 {
+			t.Errorf("%q: %s", name, out)
+		}
+		if b, err := os.ReadFile(filepath.Join(to, "crm", name)); err != nil || string(b) != data {
+			t.Errorf("%q came back as %q, %v", name, b, err)
 		}
 	}
 }

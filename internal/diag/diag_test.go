@@ -175,3 +175,16 @@ func TestPosString(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
+
+// TestLongTexts: of a text that nobody reads to its end, the beginning is shown, cut between characters.
+func TestLongTexts(t *testing.T) {
+	for _, long := range []string{strings.Repeat("x", 5<<20), strings.Repeat("é", 5<<20), "x" + strings.Repeat("世", 1<<20), strings.Repeat("\xff", 1<<20)} {
+		got := Repr(long)
+		if len(got) > 5*maxRepr || !strings.HasSuffix(got, fmt.Sprintf("'… (%d bytes)", len(long))) || !utf8.ValidString(got) {
+			t.Errorf("%d bytes: …%s", len(got), got[max(0, len(got)-50):])
+		}
+		if long[0] != 0xff && strings.Contains(got, `\x`) {
+			t.Error("cut within a character")
+		}
+	}
+}

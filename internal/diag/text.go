@@ -7,8 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// Repr shows outside text between single quotes with control, format and undecodable characters escaped, so that it is one line.
-func Repr(s string) string { return "'" + strings.ReplaceAll(Clean(s), "'", `\'`) + "'" }
+// maxRepr is how much of an outside text is shown: messages are read by people.
+const maxRepr = 4 << 10
+
+// Repr shows outside text between single quotes with control, format and undecodable characters escaped, so that it is one line. Of a very long text it
+// shows the beginning.
+func Repr(s string) string {
+	if len(s) <= maxRepr {
+		return "'" + strings.ReplaceAll(Clean(s), "'", `\'`) + "'"
+	}
+	end := maxRepr
+	for end > maxRepr-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return Repr(s[:end]) + "… (" + strconv.Itoa(len(s)) + " bytes)"
+}
 
 // Clean escapes control, format and undecodable characters of outside text, so that it is one line and moves no cursor.
 func Clean(s string) string {

@@ -36,6 +36,13 @@ func (v Value) Len() int64 {
 // Memory is the value when it lies in memory, else nil. It is good until its Answer is closed.
 func (v Value) Memory() []byte { return v.mem }
 
+// object tells whether the value is a JSON object.
+func (v Value) object() bool {
+	var first [1]byte
+	n, _ := v.ReadAt(first[:], 0) // what can't be read begins with no brace
+	return n == 1 && first[0] == '{'
+}
+
 // WriteTo writes the value.
 func (v Value) WriteTo(w io.Writer) (int64, error) {
 	if v.file != nil {

@@ -139,3 +139,48 @@ func TestEnvOutcomeVerifier(t *testing.T) {
 		t.Errorf("%d sandboxes stand, and only the server's should", n)
 	}
 }
+
+// A verifier that leaves processes behind, fills its output or the box's disk, or forks until it can't, ends in time, and nothing of it is left.
+func TestHostileVerifiers(t *testing.T) {
+	r := words(t)
+	e := NewEnvOutcomeVerifier(r.Store, r.Deploy, r.Envs)
+	for id, c := range map[string]struct{ name, text, typ, want string }{
+		"forks": {"verify.py", `import os, time
+def verify(u):
+    n = 0
+    for _ in range(100):
+        try:
+            pid = os.fork()
+        except OSError:
+            break
+        if pid == 0:
+            os.setsid()
+            time.sleep(900)
+            os._exit(0)
+        n += 1
+    return [{"id": "forked", "result": n > 0}]
+`, "", ""},
+		"daemon": {"check", "#!/bin/sh\nsetsid sleep 900 &\necho '[{\"id\": \"x\", \"result\": true}]'\n", "", ""},
+		"floods": {"verify.py", "import sys\ndef verify(u):\n    for _ in range(300): sys.stdout.write('x' * (1 << 20))\n    return [{'id': 'x', 'result': True}]", "", ""},
+		"large":  {"check", "#!/bin/sh\nhead -c 300000000 /dev/zero | tr '\\0' x\n", "ResultError", ""},
+		"deep":   {"check", "#!/usr/bin/python3\nprint('[' * 200000)\n", "ResultError", ""},
+		"killed": {"verify.py", "import os, signal\ndef verify(u): os.kill(os.getpid(), signal.SIGKILL)", "VerifierError", "exit 137"},
+		"init":   {"verify.py", "import os, signal\ndef verify(u):\n    try: os.kill(1, signal.SIGKILL)\n    except PermissionError: pass\n    return [{'id': 'x', 'result': True}]", "", ""},
+	} {
+		r.PutFile("@local/"+id, steptest.File{Path: c.name, Text: c.text})
+		began := time.Now()
+		err := r.Do(e, fmt.Sprintf(`{"id": %q, "type": "env_outcome_verifier", "env_id": "@local/words", "file_artifact_id": "@local/%s"}`, id, id))
+		switch {
+		case c.typ == "" && err != nil, c.typ != "" && (steptest.ErrorType(err) != c.typ || !strings.Contains(err.Error(), c.want)):
+			t.Errorf("%s: %s %v", id, steptest.ErrorType(err), err)
+		case err != nil && len(err.Error()) > 8<<10:
+			t.Errorf("%s: an error of %d bytes", id, len(err.Error()))
+		}
+		if took := time.Since(began); took > 30*time.Second {
+			t.Errorf("%s took %s", id, took)
+		}
+		if n := len(r.Deploy.Live(steptest.Run)); n != 1 {
+			t.Fatalf("%s: %d sandboxes stand, and only the server's should", id, n)
+		}
+	}
+}
