@@ -54,21 +54,28 @@ func (p *Plugins) Command(ctx context.Context, c dist.Contribution, args []strin
 		return 0, errors.Join(err, theirs.Close())
 	}
 	defer os.RemoveAll(temp)
-	if err := errors.Join(cmd.Start(), theirs.Close()); err != nil {
+	tied(cmd)
+	waited := make(chan error, 1)
+	if err := errors.Join(launch(cmd, func() { waited <- cmd.Wait() }), theirs.Close()); err != nil {
 		return 0, &Died{Name: prog.Name, What: "can't be started: " + reason(err)}
 	}
-	return p.attend(ctx, server, cmd, conn, temp, c, args)
+	return p.attend(ctx, server, attended{cmd, waited}, conn, temp, c, args)
+}
+
+// attended is a command's process, and how it ended.
+type attended struct {
+	*exec.Cmd
+	ended <-chan error
 }
 
 // attend speaks with a command's process until it has ended.
-func (p *Plugins) attend(ctx context.Context, server *Plugin, cmd *exec.Cmd, conn net.Conn, temp string, c dist.Contribution, args []string) (int, error) {
-	proc := &process{prog: server.prog, cmd: cmd, temp: temp, log: p.setup.Log, tail: &tail{}, done: make(chan struct{})}
+func (p *Plugins) attend(ctx context.Context, server *Plugin, cmd attended, conn net.Conn, temp string, c dist.Contribution, args []string) (int, error) {
+	proc := &process{prog: server.prog, cmd: cmd.Cmd, temp: temp, log: p.setup.Log, tail: &tail{}, done: make(chan struct{})}
 	l := &life{p: server, proc: proc, calls: map[string]*Caller{}, queue: newLogQueue(p.setup.Log)}
 	defer l.queue.close()
 	proc.peer = rpc.New(conn, conn, handler{l})
-	read, waited := make(chan struct{}), make(chan error, 1)
+	read := make(chan struct{})
 	go func() { _ = proc.peer.Run(context.WithoutCancel(ctx)); close(read) }()
-	go func() { waited <- cmd.Wait() }()
 	var exit plugin.Exit
 	hands, stop := context.WithTimeout(ctx, handshakeTime)
 	err := proc.handshake(hands, server.o)
@@ -86,10 +93,10 @@ func (p *Plugins) attend(ctx context.Context, server *Plugin, cmd *exec.Cmd, con
 	defer grace.Stop()
 	var end error
 	select {
-	case end = <-waited:
+	case end = <-cmd.ended:
 	case <-grace.C:
 		_ = cmd.Process.Kill()
-		end = <-waited
+		end = <-cmd.ended
 	}
 	_ = conn.Close()
 	<-read

@@ -25,6 +25,9 @@ func TestMain(m *testing.M) {
 	if _, ok := os.LookupEnv(plugin.Variable); ok {
 		os.Exit(play(os.Getenv(role)))
 	}
+	if pid := os.Getenv(killedRole); pid != "" {
+		holdPlugin(pid)
+	}
 	goleak.VerifyTestMain(m)
 }
 
@@ -45,6 +48,10 @@ func play(as string) int {
 		time.Sleep(time.Hour)
 	case "old":
 		answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"speaks version 0","data":{"supported":[0]}}}`)
+	case "deaf":
+		answer(`{"jsonrpc":"2.0","id":1,"result":{"protocol_version":1,"plugin":{"name":"x","version":"1"}}}`)
+		_ = os.WriteFile(os.Getenv("PLAY_PID"), fmt.Append(nil, os.Getpid()), 0o600)
+		time.Sleep(time.Hour)
 	case "dead":
 		fmt.Fprintln(os.Stderr, "no module\nnamed \x1b[31mx")
 		return 3

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -121,23 +122,13 @@ func (p *process) spawn(ctx context.Context, o Options, h rpc.Handler) error {
 	p.cmd.Env = append(p.cmd.Env, p.prog.Env...)
 	p.cmd.ExtraFiles = p.prog.Extra
 	ownGroup(p.cmd)
-	err = p.cmd.Start()
-	err = errors.Join(err, inR.Close(), outW.Close(), errW.Close())
-	if err != nil {
-		return errors.Join(err, inW.Close(), outR.Close(), errR.Close())
-	}
-	p.stdin = inW
-	p.peer = rpc.New(outR, inW, h)
+	ready := make(chan struct{})
 	var streams sync.WaitGroup
-	streams.Go(func() { p.stderr(errR) })
-	streams.Go(func() {
-		p.broke = p.peer.Run(ctx)
-		// A side that broke the protocol, or closed its stdout, is of no use any more.
-		_ = p.stdin.Close()
-	})
-	go func() {
+	err = launch(p.cmd, func() {
+		how := wait(p.cmd)
+		<-ready
 		defer close(p.done)
-		p.how = wait(p.cmd)
+		p.how = how
 		// Who inherited its streams is gone with the group, or has left it: nobody waits for those.
 		_ = p.stdin.Close()
 		past := time.AfterFunc(time.Second, func() { _ = errors.Join(outR.Close(), errR.Close()) })
@@ -147,8 +138,36 @@ func (p *process) spawn(ctx context.Context, o Options, h rpc.Handler) error {
 		if err := os.RemoveAll(p.temp); err != nil {
 			p.log.Warn("remove a plugin's temporary folder", "error", err)
 		}
-	}()
+	})
+	err = errors.Join(err, inR.Close(), outW.Close(), errW.Close())
+	if err != nil {
+		return errors.Join(err, inW.Close(), outR.Close(), errR.Close())
+	}
+	p.stdin = inW
+	p.peer = rpc.New(outR, inW, h)
+	streams.Go(func() { p.stderr(errR) })
+	streams.Go(func() {
+		p.broke = p.peer.Run(ctx)
+		// A side that broke the protocol, or closed its stdout, is of no use any more.
+		_ = p.stdin.Close()
+	})
+	close(ready)
 	return nil
+}
+
+// launch starts a command and runs after, which waits for it, on the thread that started it: on Linux the command dies with that thread, and so with this
+// program, however that ends.
+func launch(cmd *exec.Cmd, after func()) error {
+	started := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the command
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			after()
+		}
+	}()
+	return <-started
 }
 
 // environment is what every plugin gets: nothing that could hold a secret of ours.

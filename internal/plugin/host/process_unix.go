@@ -1,3 +1,5 @@
+//go:build unix
+
 package host
 
 import (
@@ -6,9 +8,6 @@ import (
 	"os/exec"
 	"syscall"
 )
-
-// ownGroup puts a process into a group of its own.
-func ownGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 func terminate(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 func kill(cmd *exec.Cmd)      { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"time"
 )
@@ -106,6 +107,8 @@ func (l Loader) some(ctx context.Context, entries []Entry) (done []Loaded, begun
 	if err != nil {
 		return nil, false, "", err
 	}
+	runtime.LockOSThread() // the command ends with the thread that began it
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return nil, false, "", fmt.Errorf("load plugins: %w", err)
 	}

@@ -17,7 +17,7 @@ type reader struct {
 }
 
 func newReader(in io.Reader, max int) *reader {
-	return &reader{in: bufio.NewReaderSize(in, 64<<10), max: max}
+	return &reader{in: bufio.NewReaderSize(in, min(64<<10, max/2)), max: max}
 }
 
 // line is the next line that isn't blank, without its end; valid until the next call. At the end of input it is io.EOF, or io.ErrUnexpectedEOF
