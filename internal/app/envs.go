@@ -59,7 +59,7 @@ func (a *App) getEnvs(ctx context.Context) (*deploy.Envs, error) {
 		return deploy.NewEnvs(w.deploy, s, deploy.EnvOptions{
 			Records: bundlerun.Records{Store: s, Dir: a.runsDir()}, Redact: &a.redact,
 			Postgres: server, Trees: treestore.Open(filepath.Join(a.Config().StateRoot(), "made"), treestore.Options{}), PythonIndex: set.PythonIndex,
-			NPMRegistry: set.NPMRegistry, Tools: set.Tools, Foreign: a.foreign,
+			NPMRegistry: set.NPMRegistry, Tools: set.Tools, Foreign: foreign{a},
 		}), nil
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"agentenv.internal/agentenv/internal/ledger"
 	"agentenv.internal/agentenv/internal/plugin/host"
 	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/sdk/plugin"
 )
 
 // pluginTypes are the env or artifact types of plugins, which are looked for when one is asked for.
@@ -51,8 +52,18 @@ func (a *App) makeArtifact(ctx context.Context, w *bundle.Write, put func(io.Rea
 }
 
 // foreign deploys environments of plugins' types.
-func (a *App) foreign(ctx context.Context, r deploy.ForeignRequest) (*deploy.ForeignServer, error) {
-	p, err := a.running(ctx)
+type foreign struct{ a *App }
+
+func (f foreign) Check(ctx context.Context, typ string) error {
+	p, err := f.a.running(ctx)
+	if err != nil {
+		return err
+	}
+	return p.Serves(ctx, plugin.GroupEnvs, typ)
+}
+
+func (f foreign) Deploy(ctx context.Context, r deploy.ForeignRequest) (*deploy.ForeignServer, error) {
+	p, err := f.a.running(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +76,7 @@ func (a *App) foreign(ctx context.Context, r deploy.ForeignRequest) (*deploy.For
 		return nil, errors.Join(err, i.Close(context.WithoutCancel(ctx)))
 	}
 	for _, v := range i.Headers { // they let in whoever has them
-		a.redact.Add(v)
+		f.a.redact.Add(v)
 	}
 	return &deploy.ForeignServer{
 		URL: i.URL, MCP: i.MCP, Headers: i.Headers, Metadata: metadata, Close: i.Close,

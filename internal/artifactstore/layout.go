@@ -32,7 +32,10 @@ func (l *Library) layout(ctx context.Context, d store.Doc) ([]artifact.Bytes, er
 		files, err = l.needed(ctx, d)
 	case artifact.EnvironmentUniverse:
 		files, err = l.universe(ctx, d)
-	default:
+	default: // a plugin's
+		if files, err = artifact.Files(d.Type, d.Body); !errors.Is(err, artifact.ErrNoFiles) {
+			break
+		}
 		return nil, fmt.Errorf("%s is of type %s, which %w", name(d.ID, d.Version), d.Type, artifact.ErrNoFiles)
 	}
 	if err != nil {

@@ -41,7 +41,8 @@ func acme() *plugin.Plugin {
 			},
 			{
 				Name: "acme_ask", Description: "Asks the host", Scores: true,
-				Schema: json.RawMessage(`{"properties": {"method": {"type": "string"}, "params": {"type": "object"}, "want": {"type": "string"}, "fetch": {"type": "string"}, "read": {"type": "string"}}}`),
+				Schema: json.RawMessage(`{"properties": {"method": {"type": "string"}, "params": {"type": "object"}, "want": {"type": "string"}, "fetch": {"type": "string"}, "path": {"type": "string"}, "read": {"type": "string"}}}`),
+				Refs:   []plugin.Ref{{Path: "params.env_id", Kind: "env"}},
 				Run:    acmeAsk,
 			},
 		},

@@ -239,8 +239,9 @@ func acmeAsk(ctx context.Context, c *plugin.Call) error {
 		Method string          `json:"method"`
 		Params json.RawMessage `json:"params"`
 		Want   string          `json:"want"`
-		Fetch  string          `json:"fetch"` // a member of the answer that is a URL; what it has is looked at
-		Read   string          `json:"read"`  // a member of the answer that is a file
+		Fetch  string          `json:"fetch"` // a member of the answer that is a URL; what it has, at path below it, is looked at
+		Path   string          `json:"path"`
+		Read   string          `json:"read"` // a member of the answer that is a file
 	}
 	if err := c.Doc.Decode(&d); err != nil {
 		return err
@@ -254,7 +255,7 @@ func acmeAsk(ctx context.Context, c *plugin.Call) error {
 		return err
 	}
 	if at, ok := out[d.Fetch].(string); ok {
-		if b, err = get(ctx, at); err != nil {
+		if b, err = get(ctx, at+d.Path); err != nil {
 			return err
 		}
 	}

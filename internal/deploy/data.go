@@ -117,7 +117,7 @@ func (v *Env) load(ctx context.Context, objects store.Objects, p envstore.Payloa
 	if err != nil {
 		return fmt.Errorf("stage it: %w", err)
 	}
-	if err := v.Reset(ctx, p.Environment); err != nil {
+	if err := v.empty(ctx, p.Environment); err != nil {
 		return err
 	}
 	params, err := json.Marshal(map[string]any{"parts": []wire.Part{part}})
@@ -142,7 +142,7 @@ func stageIn(ctx context.Context, s *Server, objects store.Objects, p envstore.P
 
 // afterwards resets an environment whose add failed and says what became of it. It works under a cancelled ctx too.
 func (v *Env) afterwards(ctx context.Context, name string) string {
-	if err := v.Reset(context.WithoutCancel(ctx), name); err != nil {
+	if err := v.empty(context.WithoutCancel(ctx), name); err != nil {
 		return "it could not be reset after that, so it may hold part of the data: " + err.Error()
 	}
 	return "it was reset, so it holds none of the data"
@@ -156,7 +156,7 @@ func caused(ctx context.Context, err error) error {
 	return err
 }
 
-// Reset empties environments: those named, or all.
+// Reset puts environments back: those named, or all. One of a plugin's type gets its first state again where the plugin can do that; all others are emptied.
 func (v *Env) Reset(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
 		names = v.Names()
@@ -165,9 +165,10 @@ func (v *Env) Reset(ctx context.Context, names ...string) error {
 	var wg sync.WaitGroup
 	for i, name := range names {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeoutCause(ctx, resetLimit, fmt.Errorf("the server took more than %s", resetLimit))
-			defer cancel()
-			if s := v.server(name); s != nil && s.away != nil && s.away.Reset != nil {
+			s := v.server(name)
+			if s != nil && s.away != nil && s.away.Reset != nil {
+				ctx, cancel := context.WithTimeoutCause(ctx, resetLimit, fmt.Errorf("its plugin took more than %s", resetLimit))
+				defer cancel()
 				if err := s.away.Reset(ctx); !errors.Is(err, ErrNoReset) {
 					if err != nil {
 						errs[i] = fmt.Errorf("reset of %s failed: %w", diag.Repr(name), caused(ctx, err))
@@ -175,13 +176,21 @@ func (v *Env) Reset(ctx context.Context, names ...string) error {
 					return
 				}
 			}
-			if _, err := v.Gateway.Data(ctx, name, wire.Reset, json.RawMessage("{}")); err != nil {
-				errs[i] = fmt.Errorf("%s of %s failed: %w", wire.Reset, diag.Repr(name), caused(ctx, err))
-			}
+			errs[i] = v.empty(ctx, name)
 		})
 	}
 	wg.Wait()
 	return errors.Join(errs...)
+}
+
+// empty calls an environment's data/reset.
+func (v *Env) empty(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, resetLimit, fmt.Errorf("the server took more than %s", resetLimit))
+	defer cancel()
+	if _, err := v.Gateway.Data(ctx, name, wire.Reset, json.RawMessage("{}")); err != nil {
+		return fmt.Errorf("%s of %s failed: %w", wire.Reset, diag.Repr(name), caused(ctx, err))
+	}
+	return nil
 }
 
 // server is the one that has the data of an environment; nil for a name that Names lacks.

@@ -136,7 +136,10 @@ func (e *Envs) Check(ctx context.Context, override []string, isolation string, r
 	var refused []string
 	for _, p := range r.Env.Parts {
 		if p.Document != nil {
-			continue // its plugin decides
+			if err := e.checkForeign(ctx, p); err != nil {
+				refused = append(refused, err.Error())
+			}
+			continue
 		}
 		if _, err := e.maker.choose(ctx, e.boxes.Chain(override, r.Type), isolation, r, p); err != nil {
 			more, ok := errors.AsType[*Refused](err)
@@ -218,7 +221,10 @@ func (e *Envs) startAll(ctx context.Context, r EnvRequest, out *Env) error {
 			}
 			s, err := start()
 			out.Servers[i] = s // also with an error: what was made is taken down
-			if err != nil {
+			switch {
+			case err != nil && p.Document != nil:
+				return fmt.Errorf("environment %s: %w", diag.Repr(p.Name), err)
+			case err != nil:
 				return fmt.Errorf("start %s: %w", label(p), err)
 			}
 			return nil

@@ -18,7 +18,11 @@ import (
 )
 
 // Foreign starts environments whose type the program lacks: plugins do. They run where the plugin has them, in no sandbox of the run.
-type Foreign func(ctx context.Context, r ForeignRequest) (*ForeignServer, error)
+type Foreign interface {
+	// Check tells why environments of a type can't be deployed here, or nil. Nothing is started.
+	Check(ctx context.Context, typ string) error
+	Deploy(ctx context.Context, r ForeignRequest) (*ForeignServer, error)
+}
 
 // ForeignRequest is one such environment.
 type ForeignRequest struct {
@@ -44,10 +48,18 @@ var ErrNoReset = errors.New("has no reset of its own")
 // closeLimit bounds the end of one foreign environment.
 const closeLimit = 60 * time.Second
 
+// checkForeign tells why a part that a plugin serves can't be deployed.
+func (e *Envs) checkForeign(ctx context.Context, p envstore.Part) error {
+	if e.maker.options.Foreign == nil {
+		return fmt.Errorf("environments of type %s can't be deployed here", diag.Repr(p.Env.Type))
+	}
+	return e.maker.options.Foreign.Check(ctx, p.Env.Type)
+}
+
 // foreign starts a part that a plugin serves.
 func (e *Envs) foreign(ctx context.Context, r EnvRequest, v *Env, p envstore.Part) (*Server, error) {
-	if e.maker.options.Foreign == nil {
-		return nil, fmt.Errorf("environments of type %s can't be deployed here", diag.Repr(p.Env.Type))
+	if err := e.checkForeign(ctx, p); err != nil {
+		return nil, err
 	}
 	options, err := json.Marshal(map[string]any{
 		"instance_id": v.Instance, "lease_seconds": r.Lease.Seconds(), "labels": r.Labels, "cpu": r.CPU, "memory_mb": r.MemoryMB, "disk_mb": r.DiskMB,
@@ -55,7 +67,7 @@ func (e *Envs) foreign(ctx context.Context, r EnvRequest, v *Env, p envstore.Par
 	if err != nil {
 		return nil, err
 	}
-	f, err := e.maker.options.Foreign(ctx, ForeignRequest{Run: r.Run, Step: r.Step, Type: p.Env.Type, Env: p.Document, Options: options})
+	f, err := e.maker.options.Foreign.Deploy(ctx, ForeignRequest{Run: r.Run, Step: r.Step, Type: p.Env.Type, Env: p.Document, Options: options})
 	if err != nil {
 		return nil, err
 	}

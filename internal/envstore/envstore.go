@@ -6,7 +6,6 @@
 package envstore
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,7 +121,6 @@ func (r *reading) env(ctx context.Context, d store.Doc) (Env, error) {
 	case env.ComputerDriver:
 		return Env{}, fmt.Errorf("environments of type %s can't be deployed", diag.Repr(d.Type))
 	default: // a plugin's
-		out.Name = cmp.Or(x.name(), ref.Last(d.ID))
 		out.Parts = []Part{{Env: Pin{d.ID, d.Version, d.Type}, Name: out.Name, Document: r.whole(d)}}
 	}
 	if err == nil {
@@ -154,8 +152,11 @@ func header(d store.Doc) (Env, document, error) {
 		return Env{}, x, fmt.Errorf("environment %s version %d: %w", diag.Repr(d.ID), d.Version, store.ErrCorrupt)
 	}
 	out := Env{ID: d.ID, Version: d.Version, Type: d.Type, Owner: d.Owner, Created: d.Created, Provider: x.Provider, Name: x.name()}
-	if d.Type == env.Multi {
+	switch {
+	case d.Type == env.Multi:
 		out.Name = x.Title
+	case out.Name == "" && !slices.Contains(env.Types(), d.Type): // a plugin's
+		out.Name = ref.Last(d.ID)
 	}
 	if out.Provider == "" {
 		out.Provider = env.ProviderGateway

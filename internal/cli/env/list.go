@@ -59,12 +59,13 @@ type part struct {
 	Image   string   `json:"image"`
 	Version int      `json:"image_version"`
 	Command []string `json:"command,omitempty"` // how it runs without an image
+	Plugin  bool     `json:"plugin,omitempty"`  // its plugin runs it: it has no image
 }
 
 func infoOf(e envstore.Env) storedInfo {
 	i := storedInfo{ID: e.ID, Version: e.Version, Type: e.Type, Name: e.Name, Provider: e.Provider, Owner: e.Owner, Created: e.Created}
 	for _, p := range e.Parts {
-		x := part{Name: p.Name, Image: p.Image.ID, Version: p.Image.Version}
+		x := part{Name: p.Name, Image: p.Image.ID, Version: p.Image.Version, Plugin: p.Document != nil}
 		if p.Source.Process != nil {
 			x.Command = p.Source.Process.Command
 		}
@@ -225,6 +226,10 @@ func show(ctx context.Context, p *verb.Program, text string, version int, asJSON
 	}
 	p.Streams.Printf("%s v%d: %s\n", i.ID, i.Version, i.Type)
 	for _, x := range i.Parts {
+		if x.Plugin {
+			p.Streams.Printf("  %s: its plugin runs it\n", x.Name)
+			continue
+		}
 		how := "needs its image"
 		if x.Command != nil {
 			how = "runs " + strings.Join(x.Command, " ")

@@ -118,6 +118,12 @@ func (p *Plugins) serving(ctx context.Context, group, name string) (served, erro
 	return served{}, fmt.Errorf("no installed plugin has %s, which it was written with", diag.Repr(name))
 }
 
+// Serves tells why no plugin serves a type of a group, or nil. No process is started but to ask classes that the configuration names.
+func (p *Plugins) Serves(ctx context.Context, group, name string) error {
+	_, err := p.serving(ctx, group, name)
+	return err
+}
+
 // failure is an error of a plugin's work, as people and records read it.
 func (s served) failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
