@@ -44,7 +44,7 @@ func (e *DeployAgent) Preflight(ctx context.Context, d doc.Node, p step.Plan) di
 		l.Add(diag.Problem{Pos: d.Get(field).Pos(), Where: field, Code: "world.agent", Summary: summary, Fix: fix})
 	}
 	if on, _ := d.Get("enable_docker").Bool(); on {
-		refuse("enable_docker", "agents get no container engine of their own from this version of agent-env", "leave it out")
+		refuse("enable_docker", "agents get no container engine of their own: one inside a sandbox would need a privileged container, which is no sandbox", "leave it out; run_docker_container starts containers beside the agent, in which steps work")
 	}
 	recorded := d.Get("agent_changelog_object_url")
 	if id, version, ok := step.ParseChangelogURL(recorded.Text()); !recorded.IsNull() && !ok {
