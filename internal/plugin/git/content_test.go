@@ -252,13 +252,19 @@ func TestIdentity(t *testing.T) {
 
 // Row 11: a plugin that needs a newer program is told of when it is installed.
 func TestMinVersion(t *testing.T) {
-	for v, warns := range map[string]bool{"0.8": false, "0.9.0": false, "0.10": true, "odd": false} {
-		r := gittest.New(t, "m")
-		r.Commit(PluginFile, "id: m\nname: M\nmin_agentenv_version: '"+v+"'\n")
-		p := mustInstall(t, newStore(t), false, Want{URL: r.URL()})
-		if got := strings.Contains(strings.Join(p.Items[0].Warnings, " "), "it needs agent-env "+v); got != warns {
-			t.Errorf("%s: warned %v, want %v", v, got, warns)
+	r := gittest.New(t, "m")
+	r.Commit(PluginFile, "id: m\nname: M\nmin_agentenv_version: '0.10'\n")
+	s := newStore(t)
+	if p := mustInstall(t, s, false, Want{URL: r.URL()}); !strings.Contains(strings.Join(p.Items[0].Warnings, " "), "it needs agent-env 0.10") {
+		t.Errorf("warnings %v", p.Items[0].Warnings)
+	}
+	for v, refused := range map[string]bool{"": false, "0.8": false, "0.9.0": false, "0.9.1": true, "odd": false} {
+		if got := s.TooNew(&Manifest{MinVersion: v}) != ""; got != refused {
+			t.Errorf("%q of agent-env: %v, want %v", v, got, refused)
 		}
+	}
+	if s.TooNew(&Manifest{MinVersion: "0.145.1", Peer: true}) == "" || s.TooNew(&Manifest{MinVersion: "0.145.0", Peer: true}) != "" {
+		t.Error("a version of protoAgent is compared with another number")
 	}
 }
 

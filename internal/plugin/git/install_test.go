@@ -2,6 +2,7 @@ package git
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,7 +17,38 @@ import (
 	"agentenv.internal/agentenv/internal/workspace/folder"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// childVar makes the test binary install something, as a process that another test kills.
+const childVar = "GIT_TEST_CHILD"
+
+type childPart struct {
+	Dir, Root string
+	URLs      []string
+}
+
+func TestMain(m *testing.M) {
+	if text := os.Getenv(childVar); text != "" {
+		if err := child(context.Background(), text); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func child(ctx context.Context, text string) error {
+	var part childPart
+	if err := json.Unmarshal([]byte(text), &part); err != nil {
+		return err
+	}
+	s := Open(Options{Dir: part.Dir, Folder: folder.At(part.Root), Policy: Policy{Files: true}, Fetch: FetchOptions{Env: os.LookupEnv, Home: part.Root}})
+	var wants []Want
+	for _, u := range part.URLs {
+		wants = append(wants, Want{URL: u})
+	}
+	_, err := install(ctx, s, false, wants...)
+	return err
+}
 
 // newStore is a store with a workspace of its own.
 func newStore(t *testing.T, change ...func(*Options)) *Store {
