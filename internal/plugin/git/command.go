@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -49,6 +50,9 @@ func (f *Fetcher) run(ctx context.Context, c command) ([]byte, error) {
 	cmd.Dir = f.home
 	ownGroup(cmd)
 	cmd.WaitDelay = 2 * time.Second
+	if f.o.Hold != nil {
+		cmd.ExtraFiles = []*os.File{f.o.Hold}
+	}
 	cmd.Stdin = c.stdin
 	stderr := &bounded{max: maxMessage}
 	cmd.Stderr = stderr

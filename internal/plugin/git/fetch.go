@@ -43,6 +43,8 @@ type FetchOptions struct {
 	Archive bool
 	Lookup  time.Duration // for asking what refs there are; 0: LookupTime
 	SSH     string        // more options for ssh, with a blank before each
+	// Hold is a lock on Dir that every git is handed too: what outlives this process for a moment, and still writes, holds it as well.
+	Hold *os.File
 	// GitHub is where api.github.com and codeload.github.com are, for tests.
 	GitHub func(*http.Request)
 }

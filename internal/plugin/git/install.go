@@ -91,7 +91,7 @@ func (s *Store) Fetch(ctx context.Context, wants []Want) (_ Items, err error) {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			items[i], errs[i] = s.fetch(ctx, w, filepath.Join(work.dir, fmt.Sprint(i)))
+			items[i], errs[i] = s.fetch(ctx, w, filepath.Join(work.dir, fmt.Sprint(i)), work.lock.File())
 		})
 	}
 	wg.Wait()
@@ -124,7 +124,7 @@ func (s *Store) allows(w Want) func(Source) error {
 	}
 }
 
-func (s *Store) fetch(ctx context.Context, w Want, dir string) (*Item, error) {
+func (s *Store) fetch(ctx context.Context, w Want, dir string, hold *os.File) (*Item, error) {
 	src, err := ParseSource(w.URL)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (s *Store) fetch(ctx context.Context, w Want, dir string) (*Item, error) {
 		return nil, context.Cause(ctx)
 	}
 	o := s.o.Fetch
-	o.Dir, o.Allows = dir, allows
+	o.Dir, o.Allows, o.Hold = dir, allows, hold
 	f := NewFetcher(o)
 	r := Resolved{Ref: w.Ref, Commit: w.Commit}
 	if fullSHA().MatchString(w.Ref) && w.Commit == "" {
@@ -350,7 +350,7 @@ func plan(l *Lock, items Items, force bool) (*Plan, error) {
 			continue
 		}
 		if i.Kind != Plugin {
-			errs = append(errs, fmt.Errorf("%s is no plugin", i.Fetched.Source))
+			errs = append(errs, fmt.Errorf("%s is a plugin bundle and no plugin", i.Fetched.Source))
 			continue
 		}
 		id := i.ID()
