@@ -20,7 +20,7 @@ func TestDeployAgentPreflight(t *testing.T) {
 		`"agent_changelog_object_url": "artifact:@local/log", "agent_snapshot_target_context_id": "c"`: "",
 		`"agent_changelog_object_url": "artifact:@local/log@1", "enable_agent_changelog": true`:        "",
 		`"agent_changelog_object_url": "s3://bucket/log"`:                                              "agent_changelog_object_url: 's3://bucket/log' is no address of recorded changes; name them as artifact:ID",
-		`"agent_changelog_object_url": "artifact:@local/file"`:                                         "agent_changelog_object_url: '@local/file' is of type file_artifact in the store",
+		`"agent_changelog_object_url": "artifact:@local/file"`:                                         "agent_changelog_object_url: '@local/file' is of type file in the store",
 		`"agent_snapshot_target_context_id": "c"`:                                                      "agent_snapshot_target_context_id: there is nothing to restore into a conversation",
 	} {
 		got := steptest.Texts(e.Preflight(t.Context(), r.Doc(`{"id": "a", "type": "deploy_agent", `+fields+`}`), step.Plan{Type: r.Types}))
