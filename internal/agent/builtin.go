@@ -27,6 +27,19 @@ func BuiltinID(text string) (id string, ok bool) {
 	return "", false
 }
 
+// Elsewhere tells the address of an agent that is served elsewhere, and by which a step may name it: an http or https URL.
+func Elsewhere(text string) bool {
+	return strings.HasPrefix(text, "http://") || strings.HasPrefix(text, "https://")
+}
+
+// Unstored is the id of an agent that no store holds: a built-in one, or the address of one elsewhere.
+func Unstored(text string) (id string, ok bool) {
+	if Elsewhere(text) {
+		return text, true
+	}
+	return BuiltinID(text)
+}
+
 // NearBuiltin is the built-in agent that was likely meant; "" for none.
 func NearBuiltin(text string) string {
 	return diag.Nearest(strings.TrimPrefix(text, BuiltinRoot), Builtins())

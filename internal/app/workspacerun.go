@@ -288,7 +288,7 @@ func readSkill(dir, name string) (deploy.Skill, error) {
 	if err != nil {
 		return deploy.Skill{}, err
 	}
-	front, faults := artifact.ReadSkill(name, b, "")
+	front, faults := artifact.ReadSkill(name, b, name)
 	if err := faults.Err(); err != nil {
 		return deploy.Skill{}, err
 	}

@@ -27,7 +27,7 @@ func (a *App) Workspaces() (*workspace.Registry, error) {
 
 // Workspace is the nearest one upward; folder.ErrNone.
 func (a *App) Workspace() (workspace.Workspace, error) {
-	f, err := folder.Find(a.opt.Dir)
+	f, err := a.WorkspaceFolder()
 	if err != nil {
 		return workspace.Workspace{}, err
 	}

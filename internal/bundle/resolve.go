@@ -132,7 +132,7 @@ func (r *resolver) target(x *Reference, text string, version doc.Node) bool {
 		}
 		return true
 	}
-	if id, ok := agent.BuiltinID(text); ok && x.Kind == ref.Agent {
+	if id, ok := agent.Unstored(text); ok && x.Kind == ref.Agent {
 		x.ID, x.builtin = id, true
 		if version.Exists() && !version.IsNull() {
 			return fault("ref.pin", "%s comes with the program, so it has no versions; drop the pin", diag.Repr(text))

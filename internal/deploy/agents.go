@@ -174,6 +174,14 @@ func (g *Agents) Resolve(ctx context.Context, text string) (string, error) {
 	return text, nil
 }
 
+// elsewhere is the request with the address of an agent that is named by it.
+func (r AgentRequest) elsewhere() AgentRequest {
+	if r.URL == "" && agent.Elsewhere(r.ID) {
+		r.URL = r.ID
+	}
+	return r
+}
+
 func (g *Agents) maker(ctx context.Context, r AgentRequest) (Maker, error) {
 	if r.Person {
 		return personMaker{}, nil
@@ -202,6 +210,7 @@ func (g *Agents) Check(ctx context.Context, override []string, isolation string,
 	if r.ID, err = g.Resolve(ctx, r.ID); err != nil {
 		return err
 	}
+	r = r.elsewhere()
 	m, err := g.maker(ctx, r)
 	if err != nil {
 		return err
@@ -217,6 +226,7 @@ func (g *Agents) Deploy(ctx context.Context, r AgentRequest) (_ *Agent, err erro
 	if r.ID, err = g.Resolve(ctx, r.ID); err != nil {
 		return nil, err
 	}
+	r = r.elsewhere()
 	m, err := g.maker(ctx, r)
 	if err != nil {
 		return nil, err

@@ -196,7 +196,7 @@ func (e *exportedTask) step(ctx context.Context, i int) (doc.Node, error) {
 			continue
 		}
 		fixed[r.Field] = true
-		if _, builtin := agent.BuiltinID(r.Name); builtin && r.Kind == ref.Agent {
+		if _, builtin := agent.Unstored(r.Name); builtin && r.Kind == ref.Agent {
 			continue
 		}
 		version := beside(r.Field, r.Ref.Version)

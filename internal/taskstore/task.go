@@ -122,7 +122,7 @@ func (r *references) outputs() {
 func (r *references) inputs() {
 	for i := range r.task.Steps {
 		for _, f := range task.RefsIn(&r.task.Steps[i]) {
-			if _, builtin := agent.BuiltinID(f.Name); f.Out || r.written(i, f) || builtin && f.Kind == ref.Agent {
+			if _, builtin := agent.Unstored(f.Name); f.Out || r.written(i, f) || builtin && f.Kind == ref.Agent {
 				continue
 			}
 			if n, ok := needOf(f.Kind, f.Name, f.Version, f.Type, r.where(i, f), r.pos(i, f), &r.l); ok {

@@ -97,7 +97,7 @@ func (s *program) spawn(ctx context.Context) error {
 		err = cerr
 	}
 	if err != nil {
-		return errors.Join(err, in.Close(), outR.Close())
+		return errors.Join(err, outR.Close()) // its input was closed by Start
 	}
 	s.cmd, s.stdin = cmd, in
 	s.peer = rpc.New(outR, in, nil)
