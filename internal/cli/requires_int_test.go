@@ -42,7 +42,13 @@ func TestRequires(t *testing.T) {
 			}
 			return writeWheels(dir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "tty": onPty, "racing": racing, "killed": killed},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "tty": onPty, "racing": racing, "killed": killed, "killedAt": killedAt},
+		Condition: func(cond string) (bool, error) {
+			if cond == "loop" {
+				return exec.CommandContext(t.Context(), "losetup", "-f").Run() == nil, nil
+			}
+			return false, fmt.Errorf("no condition %q", cond)
+		},
 	})
 }
 
@@ -169,5 +175,47 @@ func killed(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Logf("of %d runs that were killed over %v: %d left the file, %d left none, none left a part", n, took, left["whole"], left["none"])
 	if left["whole"] == 0 || left["none"] == 0 {
 		ts.Fatalf("only one outcome: %v", left)
+	}
+}
+
+// killedAt is `killedAt CALLS BUNDLE command…`: the command, on a bundle without bundle.toml, is killed at the first call of these that a thread makes, then at the
+// second, and so on until it lives. Each leaves a whole file or none, nothing beside it, and both must occur.
+func killedAt(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 {
+		ts.Fatalf("usage: killedAt CALLS BUNDLE command…")
+	}
+	dir := ts.MkAbs(args[1])
+	manifest := filepath.Join(dir, "bundle.toml")
+	const whole, most = "requires = [\"agentenv-e2e-acme>=1.2.0\"]\n", 300
+	left := map[string]int{}
+	k := 1
+	for ; k <= most; k++ {
+		if err := os.Remove(manifest); err != nil && !errors.Is(err, os.ErrNotExist) {
+			ts.Check(err)
+		}
+		wrap := []string{"strace", "-f", "-qq", "-o", os.DevNull, "-e", "signal=none", "-e", "trace=" + args[0], "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", args[0], k)}
+		ended := processOf(ts, append(wrap, args[2:]...)...).Run()
+		switch b, err := os.ReadFile(manifest); {
+		case errors.Is(err, os.ErrNotExist):
+			left["none"]++
+		case string(b) == whole:
+			left["whole"]++
+		default:
+			ts.Fatalf("killed at call %d: %q, %v", k, b, err)
+		}
+		entries, err := os.ReadDir(dir)
+		ts.Check(err)
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), ".") {
+				ts.Fatalf("killed at call %d: %s stays", k, e.Name())
+			}
+		}
+		if ended == nil {
+			break
+		}
+	}
+	ts.Logf("killed at calls 1 to %d of %s: %d left the file, %d left none, none left a part", k-1, args[0], left["whole"], left["none"])
+	if left["whole"] == 0 || left["none"] == 0 || k > most {
+		ts.Fatalf("it was killed %d times: %v", k-1, left)
 	}
 }

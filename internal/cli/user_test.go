@@ -33,6 +33,20 @@ func TestOrdinaryUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	// E27: a bundle.toml that this user may not read.
+	if err := os.MkdirAll(filepath.Join(home, "b", "tasks"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{"bundle.toml": 0, "tasks/t.json": 0o644} {
+		if err := os.WriteFile(filepath.Join(home, "b", name), []byte("[]"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := exec.CommandContext(t.Context(), bin, "bundle", "check", "./b")
+	refused.Dir, refused.Env, refused.SysProcAttr = home, []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}, &syscall.SysProcAttr{Credential: cred}
+	if out, err := refused.CombinedOutput(); err == nil || !strings.HasPrefix(string(out), "Error: bundle.toml: can't be read: permission denied") {
+		t.Errorf("bundle check of an unreadable bundle.toml: %v\n%s", err, out)
+	}
 	run := func(args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), bin, args...)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -83,9 +84,18 @@ func (u *uvTool) addition(dir string, c Change, dry bool) []string {
 		argv = append(argv, "--default-index", c.IndexURL)
 	}
 	for _, f := range c.FindLinks {
-		argv = append(argv, "--find-links", f)
+		argv = append(argv, "--find-links", uncut(f))
 	}
 	return append(append(argv, "--"), c.Add...)
+}
+
+// uncut is a folder that uv doesn't take for several: it divides values of the option at commas.
+func uncut(folder string) string {
+	if !filepath.IsAbs(folder) || !strings.Contains(folder, ",") {
+		return folder
+	}
+	u := url.URL{Scheme: "file", Path: folder}
+	return strings.ReplaceAll(u.String(), ",", "%2C")
 }
 
 func (u *uvTool) removal(dir string, names []string) []string {
