@@ -210,6 +210,9 @@ func (w *work) build(ctx context.Context, dir, final string) error {
 	if w.compare(); len(w.out.Diff) == 0 {
 		return errUnchanged
 	}
+	if err := w.contained(); err != nil {
+		return err
+	}
 	if err := w.verify(ctx); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"agentenv.internal/agentenv/internal/diag"
@@ -29,7 +30,7 @@ type header struct {
 }
 
 func readHeader(path string) (header, error) {
-	f, err := os.Open(path)
+	f, err := openPlain(path)
 	if err != nil {
 		return header{}, err
 	}
@@ -38,6 +39,11 @@ func readHeader(path string) (header, error) {
 		return header{}, err
 	}
 	return parseHeader(f)
+}
+
+// openPlain opens a file to read it, and never waits for whoever writes to a pipe of that name.
+func openPlain(path string) (*os.File, error) {
+	return os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // regular refuses what a read could hang on.
@@ -102,7 +108,7 @@ func parseHeader(r io.Reader) (header, error) {
 
 // readBounded is a small file; nil when there is none.
 func readBounded(path string, most int64) ([]byte, error) {
-	f, err := os.Open(path)
+	f, err := openPlain(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

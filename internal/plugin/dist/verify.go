@@ -2,12 +2,14 @@ package dist
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/requirement"
 )
 
@@ -64,6 +66,45 @@ func (w *work) verify(ctx context.Context) error {
 		w.say("problem: %s", p)
 	}
 	return nil
+}
+
+// contained refuses packages that list files outside of the generation as theirs: whoever uninstalls them would remove those. It is no problem that can be
+// kept.
+func (w *work) contained() error {
+	all, _ := w.after.Distributions()
+	var errs []error
+	for _, d := range all {
+		if d.Dir == "" || !slices.ContainsFunc(w.out.Diff, func(x Difference) bool { return x.Name == d.Name && x.After != "" }) {
+			continue
+		}
+		b, err := readBounded(filepath.Join(d.Dir, "RECORD"), maxRecord)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("the RECORD of %s can't be read: %s", d.Name, reason(err)))
+		} else if path := outside(string(b), filepath.Dir(d.Dir), w.after.root); path != "" {
+			errs = append(errs, fmt.Errorf("%s %s can't be installed: its RECORD names %s, which is outside of the plugin environment", d.Name, d.Version, diag.Repr(path)))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// outside is the first path of a RECORD, relative to site, that leads out of root; "" when none does.
+func outside(record, site, root string) string {
+	for line := range strings.Lines(record) {
+		path := strings.TrimSpace(line)
+		if quoted, ok := strings.CutPrefix(path, `"`); ok {
+			path, _, _ = strings.Cut(quoted, `",`)
+		} else {
+			path, _, _ = strings.Cut(path, ",")
+		}
+		full := path
+		if !filepath.IsAbs(full) {
+			full = filepath.Join(site, full)
+		}
+		if rel, err := filepath.Rel(root, filepath.Clean(full)); path != "" && (err != nil || !filepath.IsLocal(rel)) {
+			return path
+		}
+	}
+	return ""
 }
 
 func (w *work) problem(format string, args ...any) {

@@ -29,6 +29,7 @@ type Wheel struct {
 	Entries       map[string]map[string]string // entry points: name to value, by group
 	Files         map[string]string            // by path below site-packages; those below "@/" stand beside METADATA
 	Scripts       map[string][]byte            // executables of bin/
+	Record        []string                     // paths that RECORD lists beside those of its files
 }
 
 // stem is the name as files spell it.
@@ -105,6 +106,9 @@ func (w Wheel) Bytes() ([]byte, error) {
 		}
 		sum := sha256.Sum256(all[name])
 		fmt.Fprintf(&record, "%s,sha256=%s,%d\n", name, base64.RawURLEncoding.EncodeToString(sum[:]), len(all[name]))
+	}
+	for _, path := range w.Record {
+		fmt.Fprintf(&record, "%s,,\n", path)
 	}
 	fmt.Fprintf(&record, "%s/RECORD,,\n", w.DistInfo())
 	if err := add(w.DistInfo()+"/RECORD", record.Bytes(), 0o644); err != nil {
