@@ -89,7 +89,8 @@ func (p *Plugin) Manifest() ([]byte, error) {
 	return append(b, '\n'), nil
 }
 
-// Main is the program: started by the host it serves, and answers the exit code. Started by a person, `manifest` prints what agentenv_plugin.json must hold.
+// Main is the program: started by the host it serves, and answers the exit code. Started by a person, `manifest` prints what agentenv_plugin.json must hold,
+// and `wheel DISTRIBUTION [DIR]` writes a package that holds this program, to be installed by `agent-env plugin add`.
 func (p *Plugin) Main(ctx context.Context, args []string) int {
 	if where, ok := os.LookupEnv(Variable); ok {
 		if err := p.serveHost(ctx, where); err != nil {
@@ -109,6 +110,16 @@ func (p *Plugin) Main(ctx context.Context, args []string) int {
 		}
 		return 0
 	}
-	fmt.Fprintf(os.Stderr, "%s %s is a plugin of agent-env, which starts it; `%s manifest` prints its %s\n", p.Name, p.Version, p.Name, ManifestName)
+	if len(args) > 1 && len(args) < 4 && args[0] == "wheel" {
+		path, err := p.writeWheel(args[1], append(args, ".")[2])
+		if err != nil {
+			fmt.Fprintf(os.Stderr, "%s: %v\n", p.Name, err)
+			return 1
+		}
+		_, _ = fmt.Fprintln(os.Stdout, path)
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "%s %s is a plugin of agent-env, which starts it; `%s manifest` prints its %s, `%s wheel DISTRIBUTION [DIR]` writes a package of it\n",
+		p.Name, p.Version, p.Name, ManifestName, p.Name)
 	return 2
 }

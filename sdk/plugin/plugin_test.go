@@ -1,10 +1,13 @@
 package plugin_test
 
 import (
+	"archive/zip"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -187,4 +190,50 @@ func FuzzManifest(f *testing.F) {
 			t.Fatalf("%s: %v", out, err)
 		}
 	})
+}
+
+func TestWheel(t *testing.T) {
+	name, b, err := acme().Wheel("Agentenv.Acme", []byte("#!/bin/sh\n"), "linux", "arm64")
+	if err != nil || name != "agentenv_acme-1-py3-none-linux_aarch64.whl" {
+		t.Fatal(name, err)
+	}
+	z, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, f := range z.File {
+		r, err := f.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err = errors.Join(err, r.Close()); err != nil {
+			t.Fatal(err)
+		}
+		got[f.Name] = string(text)
+		if strings.Contains(f.Name, "/scripts/") && f.Mode().Perm() != 0o755 {
+			t.Errorf("%s has mode %v", f.Name, f.Mode())
+		}
+	}
+	const info = "agentenv_acme-1.dist-info/"
+	for path, want := range map[string]string{
+		"agentenv_acme-1.data/scripts/acme": "#!/bin/sh\n", info + "METADATA": "Metadata-Version: 2.1\nName: Agentenv.Acme\nVersion: 1\n",
+		info + "entry_points.txt": "[agent_env.exec]\nacme = acme\n",
+	} {
+		if got[path] != want {
+			t.Errorf("%s holds %q", path, got[path])
+		}
+	}
+	if strings.Count(got[info+"RECORD"], "\n") != len(got) {
+		t.Errorf("RECORD is\n%s", got[info+"RECORD"])
+	}
+	if _, again, err := acme().Wheel("Agentenv.Acme", []byte("#!/bin/sh\n"), "linux", "arm64"); err != nil || !bytes.Equal(again, b) {
+		t.Error("another time it is another wheel")
+	}
+	for _, c := range [][3]string{{"-x", "linux", "amd64"}, {"a b", "linux", "amd64"}, {"x", "plan9", "amd64"}} {
+		if _, _, err := acme().Wheel(c[0], nil, c[1], c[2]); err == nil {
+			t.Errorf("%q makes a wheel", c)
+		}
+	}
 }
