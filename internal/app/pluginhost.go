@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/config"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/hostcalls"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/plugin/host"
@@ -62,6 +64,37 @@ func (a *App) pluginExecutors(ctx context.Context, set *catalog.Set[step.Executo
 		}
 	})
 	return set
+}
+
+// OfferedCommand is a command of a plugin as its metadata has it.
+type OfferedCommand struct {
+	Name, About string // About is one line, with the distribution
+}
+
+// PluginCommands are the commands of plugins that can be run, by name. Nothing is started.
+func (a *App) PluginCommands(ctx context.Context) []OfferedCommand {
+	if a.Config().StateRoot() == "" {
+		return nil
+	}
+	p, err := a.running(ctx)
+	if err != nil {
+		return nil // whoever needs a plugin is told
+	}
+	var out []OfferedCommand
+	for _, c := range p.Contributions(plugin.GroupCommands) {
+		if !c.Usable() {
+			continue
+		}
+		about := "of the plugin " + c.Package
+		if c.Exec {
+			if t, err := p.Type(ctx, c); err == nil && t.Description != "" {
+				about = t.Description + " (" + c.Package + ")"
+			}
+		}
+		out = append(out, OfferedCommand{diag.Clean(c.Name), diag.Clean(about)})
+	}
+	slices.SortFunc(out, func(a, b OfferedCommand) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // PluginCommand runs a command of a plugin at a person's terminal and answers its exit code; found is false for what no plugin has.

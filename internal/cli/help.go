@@ -1,11 +1,13 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/internal/term"
@@ -15,13 +17,16 @@ import (
 const maxHelpWidth = 100
 
 // setHelp makes help fit the terminal that it is printed on; elsewhere it stays as it was written. `help COMMAND` is `COMMAND --help`.
-func setHelp(root *cobra.Command, s *term.Streams) {
+func setHelp(root *cobra.Command, s *term.Streams, offered func(context.Context) []app.OfferedCommand) {
 	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) {
 		text := cmd.Long
 		if text == "" {
 			text = cmd.Short
 		}
 		text = strings.TrimSpace(text) + "\n\n" + cmd.UsageString()
+		if cmd == root {
+			text += ofPlugins(offered(cmd.Context()))
+		}
 		if width := s.Width(); s.OutTTY && width > 0 {
 			text = fit(text, min(width, maxHelpWidth))
 		}
@@ -43,6 +48,19 @@ func setHelp(root *cobra.Command, s *term.Streams) {
 			return found.Help()
 		},
 	})
+}
+
+// ofPlugins is the part of the help that lists commands of plugins; "" where there are none.
+func ofPlugins(all []app.OfferedCommand) string {
+	if len(all) == 0 {
+		return ""
+	}
+	var out strings.Builder
+	out.WriteString("\nCommands of plugins:\n")
+	for _, c := range all {
+		fmt.Fprintf(&out, "  %-13s %s\n", c.Name, c.About)
+	}
+	return out.String()
 }
 
 // column is an indented line's name and the spaces up to its description.

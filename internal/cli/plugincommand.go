@@ -3,12 +3,26 @@ package cli
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 )
+
+// offeredCommands are the commands of plugins that don't stand behind one of the program's own.
+func offeredCommands(ctx context.Context, p *verb.Program, root *cobra.Command) []app.OfferedCommand {
+	a, err := p.App()
+	if err != nil {
+		return nil // whoever runs one is told
+	}
+	return slices.DeleteFunc(a.PluginCommands(ctx), func(c app.OfferedCommand) bool {
+		found, _, err := root.Find([]string{c.Name})
+		return err == nil && found != root
+	})
+}
 
 // pluginCommand runs a command of a plugin; done is false for what no plugin has. Nothing is looked for when the program itself knows the command.
 func pluginCommand(ctx context.Context, p *verb.Program, root *cobra.Command, options *rootOptions, args []string) (done bool, err error) {

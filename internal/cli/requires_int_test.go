@@ -59,7 +59,7 @@ func writeWheels(dir string) error {
 	local := wheeltest.Acme("1.2.0+acme.1")
 	local.Name = "agentenv-e2e-local"
 	for _, w := range []wheeltest.Wheel{
-		wheeltest.Acme("1.2.0"), wheeltest.Broken(), wheeltest.Clash(), wheeltest.BadType(), wheeltest.Shipper(), wheeltest.Bundled(), wheeltest.NotPlugin(), local,
+		wheeltest.Acme("1.2.0"), wheeltest.Broken(), wheeltest.Clash(), wheeltest.BadType(), wheeltest.Shipper(), wheeltest.Bundled(), wheeltest.NotPlugin(), wheeltest.Room(), local,
 	} {
 		b, err := w.Bytes()
 		if err == nil {

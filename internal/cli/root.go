@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strconv"
@@ -74,7 +75,17 @@ sandboxes, and scores the outcome.
 	pf.BoolVarP(&verbose, "verbose", "v", false, "say more about what is being done")
 	pf.BoolVarP(&p.Streams.Quiet, "quiet", "q", false, "say nothing but results and problems")
 	pf.StringVar(&color, "color", "auto", "colour the output `WHEN`: auto, always or never")
-	setHelp(root, p.Streams)
+	offered := func(ctx context.Context) []app.OfferedCommand { return offeredCommands(ctx, p, root) }
+	setHelp(root, p.Streams, offered)
+	root.ValidArgsFunction = func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		var out []string
+		if len(args) == 0 {
+			for _, c := range offered(cmd.Context()) {
+				out = append(out, c.Name+"\t"+c.About)
+			}
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
 	root.AddCommand(commands(p)...)
 	p.Install = plugin.Install(p, root)
 	return root
