@@ -199,13 +199,6 @@ func TestBinaryDependencies(t *testing.T) {
 	}
 	for _, p := range deps {
 		for _, b := range banned {
-			if b == "testing" {
-				// Of what xgb has there for its own tests the linker leaves nothing in.
-				if slices.Contains(p.Imports, b) && p.ImportPath != "github.com/jezek/xgb" {
-					t.Errorf("%s, which agent-env depends on, imports testing", p.ImportPath)
-				}
-				continue
-			}
 			if p.ImportPath == b || strings.HasPrefix(p.ImportPath, strings.TrimSuffix(b, "/")+"/") {
 				t.Errorf("agent-env depends on %s", p.ImportPath)
 			}

@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,7 +50,7 @@ func driver(ctx context.Context, p *verb.Program, o driverOptions) error {
 		}
 	}
 	display, _ := p.Env("DISPLAY")
-	d, err := open(ctx, display, o.wait)
+	d, err := open(ctx, display, authority(p.Env), o.wait)
 	if err != nil {
 		return err
 	}
@@ -70,7 +71,7 @@ func driver(ctx context.Context, p *verb.Program, o driverOptions) error {
 }
 
 // open connects to a display that may still be starting.
-func open(ctx context.Context, display string, wait time.Duration) (*x11.Driver, error) {
+func open(ctx context.Context, display, auth string, wait time.Duration) (*x11.Driver, error) {
 	if display == "" {
 		return nil, errors.New("DISPLAY names no display: start an X server, or use agent-env computer session")
 	}
@@ -79,7 +80,7 @@ func open(ctx context.Context, display string, wait time.Duration) (*x11.Driver,
 	again := time.NewTicker(50 * time.Millisecond)
 	defer again.Stop()
 	for {
-		d, err := x11.Open(display)
+		d, err := x11.Open(display, auth)
 		if err == nil {
 			return d, nil
 		}
@@ -91,4 +92,13 @@ func open(ctx context.Context, display string, wait time.Duration) (*x11.Driver,
 		case <-again.C:
 		}
 	}
+}
+
+// authority is the file that holds what clients of displays show.
+func authority(lookup func(string) (string, bool)) string {
+	if path, ok := lookup("XAUTHORITY"); ok && path != "" {
+		return path
+	}
+	home, _ := lookup("HOME")
+	return filepath.Join(home, ".Xauthority")
 }

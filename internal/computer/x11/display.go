@@ -2,11 +2,9 @@ package x11
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
-
-	"github.com/jezek/xgb/randr"
-	"github.com/jezek/xgb/xproto"
 
 	"agentenv.internal/agentenv/sdk/computer"
 )
@@ -23,49 +21,85 @@ func usualSizes() []computer.Size {
 // virtualOutput is what Xvfb calls its only output. Real screens take the modes of their monitors alone, and aren't resized here.
 const virtualOutput = "screen"
 
+// Requests of the extension RANDR.
+const (
+	randrVersion   = 0
+	sizeRange      = 6
+	setScreenSize  = 7
+	outputInfo     = 9
+	createMode     = 16
+	addOutputMode  = 18
+	setCrtcConfig  = 21
+	screenResource = 25
+)
+
 // screen is the one output of a virtual screen, and what drives it.
 type screen struct {
-	output randr.Output
-	crtc   randr.Crtc
-	modes  []randr.ModeInfo
-	names  []string // of modes
-	stamp  xproto.Timestamp
+	output, crtc uint32
+	modes        []mode
+	stamp        uint32
+}
+
+type mode struct {
+	id            uint32
+	width, height int
+	name          string
 }
 
 // virtual finds the output of a virtual screen; nil for any other.
 func virtual(c *conn) (*screen, error) {
-	if randr.Init(c.x) != nil {
+	if c.randr == 0 {
 		return nil, nil
 	}
-	v, err := randr.QueryVersion(c.x, 1, 3).Reply()
+	v, err := c.ask(u32(request(c.randr, randrVersion), 1, 3), 16)
 	if err != nil {
 		return nil, err
 	}
-	if v.MajorVersion == 1 && v.MinorVersion < 3 {
+	if v[8] == 1 && v[12] < 3 {
 		return nil, nil
 	}
-	r, err := randr.GetScreenResourcesCurrent(c.x, c.root).Reply()
+	r, err := c.ask(u32(request(c.randr, screenResource), c.root), 32)
 	if err != nil {
 		return nil, err
 	}
-	if len(r.Outputs) != 1 || len(r.Crtcs) != 1 {
+	s := parseResources(r)
+	if s == nil {
 		return nil, nil
 	}
-	o, err := randr.GetOutputInfo(c.x, r.Outputs[0], r.ConfigTimestamp).Reply()
-	if err != nil {
+	o, err := c.ask(u32(request(c.randr, outputInfo), s.output, s.stamp), 36)
+	if err != nil || outputName(o) != virtualOutput {
 		return nil, err
-	}
-	if string(o.Name) != virtualOutput {
-		return nil, nil
-	}
-	s := &screen{output: r.Outputs[0], crtc: r.Crtcs[0], modes: r.Modes, stamp: r.ConfigTimestamp}
-	names := r.Names
-	for _, m := range r.Modes {
-		n := min(int(m.NameLen), len(names))
-		s.names = append(s.names, string(names[:n]))
-		names = names[n:]
 	}
 	return s, nil
+}
+
+// parseResources reads what a screen is made of; nil when that is not one output of one controller.
+func parseResources(r []byte) *screen {
+	n := func(i int) int { return int(binary.LittleEndian.Uint16(r[i:])) }
+	if n(16) != 1 || n(18) != 1 || len(r) < 40+32*n(20)+n(22) {
+		return nil
+	}
+	s := &screen{crtc: binary.LittleEndian.Uint32(r[32:]), output: binary.LittleEndian.Uint32(r[36:]), stamp: binary.LittleEndian.Uint32(r[12:])}
+	names := r[40+32*n(20):]
+	for i := range n(20) {
+		m := r[40+32*i:]
+		length := min(int(binary.LittleEndian.Uint16(m[26:])), len(names))
+		s.modes = append(s.modes, mode{
+			binary.LittleEndian.Uint32(m), int(binary.LittleEndian.Uint16(m[4:])), int(binary.LittleEndian.Uint16(m[6:])), string(names[:length]),
+		})
+		names = names[length:]
+	}
+	return s
+}
+
+// outputName is the name in what an output says of itself.
+func outputName(o []byte) string {
+	n := func(i int) int { return int(binary.LittleEndian.Uint16(o[i:])) }
+	at := 36 + 4*(n(26)+n(28)+n(32))
+	if len(o) < at+n(34) {
+		return ""
+	}
+	return string(o[at : at+n(34)])
 }
 
 // modes are the sizes that the screen can have: none where it can't be changed.
@@ -77,7 +111,7 @@ func modes(c *conn) ([]computer.Size, error) {
 	if s == nil {
 		return nil, nil
 	}
-	r, err := randr.GetScreenSizeRange(c.x, c.root).Reply()
+	r, err := c.ask(u32(request(c.randr, sizeRange), c.root), 16)
 	if err != nil {
 		return nil, fmt.Errorf("ask for the sizes of the screen: %w", err)
 	}
@@ -85,9 +119,10 @@ func modes(c *conn) ([]computer.Size, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask for the size of the screen: %w", err)
 	}
-	out := []computer.Size{{Width: w, Height: h}, {Width: int(r.MaxWidth), Height: int(r.MaxHeight)}}
+	most := computer.Size{Width: int(binary.LittleEndian.Uint16(r[12:])), Height: int(binary.LittleEndian.Uint16(r[14:]))}
+	out := []computer.Size{{Width: w, Height: h}, most}
 	for _, u := range usualSizes() {
-		if u.Width <= int(r.MaxWidth) && u.Height <= int(r.MaxHeight) {
+		if u.Width <= most.Width && u.Height <= most.Height {
 			out = append(out, u)
 		}
 	}
@@ -143,41 +178,50 @@ func (c *conn) resize(w, h int) error {
 	if s == nil {
 		return computer.Fail(computer.Unsupported, "the size of this screen can't be changed")
 	}
-	mode, err := c.mode(s, w, h)
+	m, err := c.mode(s, w, h)
 	if err != nil {
 		return err
 	}
 	// The screen can't get smaller than what shows it, so that is off meanwhile.
-	if _, err := randr.SetCrtcConfig(c.x, s.crtc, xproto.TimeCurrentTime, s.stamp, 0, 0, 0, randr.RotationRotate0, nil).Reply(); err != nil {
+	if err := c.show(s, 0); err != nil {
 		return err
 	}
 	const perInch, mm = 96, 25.4
-	size := randr.SetScreenSizeChecked(c.x, c.root, uint16(w), uint16(h), uint32(float64(w)*mm/perInch), uint32(float64(h)*mm/perInch)).Check()
-	if size != nil {
-		return size
+	err = c.tell(u32(u16(u32(request(c.randr, setScreenSize), c.root), w, h), uint32(float64(w)*mm/perInch), uint32(float64(h)*mm/perInch)))
+	if err != nil {
+		return err
 	}
-	r, err := randr.SetCrtcConfig(c.x, s.crtc, xproto.TimeCurrentTime, s.stamp, 0, 0, mode, randr.RotationRotate0, []randr.Output{s.output}).Reply()
-	if err == nil && r.Status != randr.SetConfigSuccess {
-		err = fmt.Errorf("the display refused it (status %d)", r.Status)
+	return c.show(s, m)
+}
+
+// show makes the output show a mode; 0 is none.
+func (c *conn) show(s *screen, m uint32) error {
+	const unrotated = 1
+	req := u16(u32(u16(u32(request(c.randr, setCrtcConfig), s.crtc, 0, s.stamp), 0, 0), m), unrotated, 0)
+	if m != 0 {
+		req = u32(req, s.output)
+	}
+	r, err := c.ask(req, 32)
+	if err == nil && r[1] != 0 {
+		err = fmt.Errorf("the display refused it (status %d)", r[1])
 	}
 	return err
 }
 
-// mode is the mode of a size: one that the output has, or a new one.
-func (c *conn) mode(s *screen, w, h int) (randr.Mode, error) {
+// mode is the mode of a size: one that was made before, or a new one.
+func (c *conn) mode(s *screen, w, h int) (uint32, error) {
 	name := fmt.Sprintf("agentenv-%dx%d", w, h)
 	for i, m := range s.modes {
-		if int(m.Width) == w && int(m.Height) == h && (s.names[i] == name || i == 0) {
-			return randr.Mode(m.Id), nil
+		if m.width == w && m.height == h && (m.name == name || i == 0) {
+			return m.id, nil
 		}
 	}
-	m := randr.ModeInfo{
-		Width: uint16(w), Height: uint16(h), DotClock: uint32(w * h * 60), HsyncStart: uint16(w), HsyncEnd: uint16(w), Htotal: uint16(w),
-		VsyncStart: uint16(h), VsyncEnd: uint16(h), Vtotal: uint16(h), NameLen: uint16(len(name)),
-	}
-	r, err := randr.CreateMode(c.x, c.root, m, name).Reply()
+	req := u16(u32(request(c.randr, createMode), c.root, 0), w, h)
+	req = u16(u32(req, uint32(w*h*60)), w, w, w, 0, h, h, h, len(name))
+	r, err := c.ask(text(u32(req, 0), name), 32)
 	if err != nil {
 		return 0, err
 	}
-	return r.Mode, randr.AddOutputModeChecked(c.x, s.output, r.Mode).Check()
+	id := binary.LittleEndian.Uint32(r[8:])
+	return id, c.tell(u32(request(c.randr, addOutputMode), s.output, id))
 }

@@ -5,23 +5,21 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/jezek/xgb/xproto"
-
 	"agentenv.internal/agentenv/sdk/computer"
 )
 
 // down tells which keys are pressed at the moment, by whomever.
-func (c *conn) down() (func(xproto.Keycode) bool, error) {
-	r, err := xproto.QueryKeymap(c.x).Reply()
+func (c *conn) down() (func(keycode) bool, error) {
+	r, err := c.ask(request(queryKeymap, 0), 40)
 	if err != nil {
 		return nil, err
 	}
-	return func(k xproto.Keycode) bool { return r.Keys[k/8]&(1<<(k%8)) != 0 }, nil
+	return func(k keycode) bool { return r[8+k/8]&(1<<(k%8)) != 0 }, nil
 }
 
 // press presses keys in order, with Shift before those that need it when it isn't down. It answers what it pressed. Before the first is pressed, all
 // are known to exist.
-func (c *conn) press(keys []computer.Key) (pressed []xproto.Keycode, err error) {
+func (c *conn) press(keys []computer.Key) (pressed []keycode, err error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -35,7 +33,7 @@ func (c *conn) press(keys []computer.Key) (pressed []xproto.Keycode, err error) 
 		if s == 0 {
 			return nil, computer.Fail(computer.Unsupported, "this computer has no key %s", k)
 		}
-		taken := func(code xproto.Keycode) bool {
+		taken := func(code keycode) bool {
 			return down(code) || slices.ContainsFunc(strokes, func(st stroke) bool { return st.code == code })
 		}
 		st, err := c.keys.find(c, s, taken)
@@ -62,7 +60,7 @@ func (c *conn) press(keys []computer.Key) (pressed []xproto.Keycode, err error) 
 }
 
 // release releases keys in reverse, all of them whatever goes wrong.
-func (c *conn) release(pressed []xproto.Keycode) error {
+func (c *conn) release(pressed []keycode) error {
 	var errs []error
 	for _, code := range slices.Backward(pressed) {
 		errs = append(errs, c.key(code, false))
@@ -158,7 +156,7 @@ func (d *Driver) up(c *conn, keys []computer.Key) error {
 				continue
 			}
 			if st, ok := c.keys.known(s); ok {
-				pressed = []xproto.Keycode{st.code}
+				pressed = []keycode{st.code}
 			}
 		}
 		errs = append(errs, c.release(pressed))

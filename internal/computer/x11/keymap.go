@@ -1,16 +1,19 @@
 package x11
 
 import (
+	"encoding/binary"
 	"fmt"
+	"slices"
 	"sync"
-
-	"github.com/jezek/xgb/xproto"
 
 	"agentenv.internal/agentenv/sdk/computer"
 )
 
-// keysym is X's number of what a key means.
-type keysym = xproto.Keysym
+// keysym is X's number of what a key means; keycode is its number of a key.
+type (
+	keysym  uint32
+	keycode byte
+)
 
 // keysyms of keys that have names; keys without one can't be pressed on X.
 func namedKeysym(k computer.Key) keysym {
@@ -191,7 +194,7 @@ func runeSymbol(r rune) keysym {
 
 // stroke is how a symbol is made: by a key, with Shift or without.
 type stroke struct {
-	code  xproto.Keycode
+	code  keycode
 	shift bool
 }
 
@@ -199,44 +202,52 @@ type stroke struct {
 type keymap struct {
 	mu      sync.Mutex
 	strokes map[keysym]stroke
-	spare   []xproto.Keycode // least recently used first
-	given   map[xproto.Keycode]keysym
-	per     byte // symbols of a key
-	shift   xproto.Keycode
+	spare   []keycode // least recently used first
+	given   map[keycode]keysym
+	per     int // symbols of a key
+	shift   keycode
 }
 
 func readKeymap(c *conn) (*keymap, error) {
-	first, last := c.setup.MinKeycode, c.setup.MaxKeycode
-	r, err := xproto.GetKeyboardMapping(c.x, first, byte(int(last)-int(first)+1)).Reply()
+	first, last := c.server.firstKey, c.server.lastKey
+	r, err := c.ask(append(request(getKeyboardMapping, 0), byte(first), byte(last-first+1), 0, 0), 32)
 	if err != nil {
 		return nil, fmt.Errorf("read the keyboard's map: %w", err)
 	}
-	m := &keymap{strokes: map[keysym]stroke{}, given: map[xproto.Keycode]keysym{}, per: r.KeysymsPerKeycode}
-	for level := 1; level >= 0; level-- { // a symbol that is there without Shift is made without
-		for i := 0; i < len(r.Keysyms); i += int(m.per) {
-			code := first + xproto.Keycode(i/int(m.per))
-			if level < int(m.per) && r.Keysyms[i+level] != 0 {
-				m.note(r.Keysyms[i:i+int(m.per)], level, code)
+	return parseKeymap(r, first), nil
+}
+
+// parseKeymap reads the server's answer: so many symbols for each key, from first on.
+func parseKeymap(r []byte, first keycode) *keymap {
+	m := &keymap{strokes: map[keysym]stroke{}, given: map[keycode]keysym{}, per: int(r[1])}
+	var keys [][]keysym
+	for b := r[32:]; m.per > 0 && len(b) >= 4*m.per && len(keys) < 256-int(first); b = b[4*m.per:] {
+		syms := make([]keysym, m.per)
+		for i := range syms {
+			syms[i] = keysym(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+		keys = append(keys, syms)
+	}
+	for level := range min(2, m.per) {
+		for i, syms := range keys {
+			if syms[level] != 0 {
+				m.note(syms, level, first+keycode(i))
 			}
 		}
 	}
-	for i := 0; i < len(r.Keysyms); i += int(m.per) {
-		empty := true
-		for _, s := range r.Keysyms[i : i+int(m.per)] {
-			empty = empty && s == 0
-		}
-		if empty {
-			m.spare = append(m.spare, first+xproto.Keycode(i/int(m.per)))
+	for i, syms := range keys {
+		if !slices.ContainsFunc(syms, func(s keysym) bool { return s != 0 }) {
+			m.spare = append(m.spare, first+keycode(i))
 		}
 	}
 	m.shift = m.strokes[namedKeysym("Shift")].code
-	return m, nil
+	return m
 }
 
 // note keeps the lowest key of a symbol. A letter alone on a key stands for both cases.
-func (m *keymap) note(syms []keysym, level int, code xproto.Keycode) {
+func (m *keymap) note(syms []keysym, level int, code keycode) {
 	s := syms[level]
-	if old, ok := m.strokes[s]; !ok || old.shift && level == 0 {
+	if _, ok := m.strokes[s]; !ok { // what is there without Shift was noted first
 		m.strokes[s] = stroke{code, level == 1}
 	}
 	alone := level == 0 && (len(syms) < 2 || syms[1] == 0)
@@ -248,7 +259,7 @@ func (m *keymap) note(syms []keysym, level int, code xproto.Keycode) {
 }
 
 // find is how a symbol is made; a spare key is given to one that no key makes. down tells which keys can't be given away.
-func (m *keymap) find(c *conn, s keysym, down func(xproto.Keycode) bool) (stroke, error) {
+func (m *keymap) find(c *conn, s keysym, down func(keycode) bool) (stroke, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if st, ok := m.strokes[s]; ok {
@@ -259,12 +270,16 @@ func (m *keymap) find(c *conn, s keysym, down func(xproto.Keycode) bool) (stroke
 		if down(code) {
 			continue
 		}
-		// All levels make the symbol, whatever modifiers are on.
-		syms := make([]keysym, m.per)
-		for i := range syms[:min(2, len(syms))] {
-			syms[i] = s
+		// It makes the symbol with Shift as well as without.
+		req := append(request(changeKeyboardMapping, 1), byte(code), byte(m.per), 0, 0)
+		for i := range m.per {
+			if i < 2 {
+				req = u32(req, uint32(s))
+			} else {
+				req = u32(req, 0)
+			}
 		}
-		if err := xproto.ChangeKeyboardMappingChecked(c.x, 1, code, m.per, syms).Check(); err != nil {
+		if err := c.tell(req); err != nil {
 			return stroke{}, err
 		}
 		delete(m.strokes, m.given[code])
@@ -276,7 +291,7 @@ func (m *keymap) find(c *conn, s keysym, down func(xproto.Keycode) bool) (stroke
 }
 
 // room tells whether a symbol can be made at all.
-func (m *keymap) room(s keysym, down func(xproto.Keycode) bool) bool {
+func (m *keymap) room(s keysym, down func(keycode) bool) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.strokes[s]; ok {
@@ -299,7 +314,7 @@ func (m *keymap) known(s keysym) (stroke, bool) {
 }
 
 // used makes a spare key the last to be given again.
-func (m *keymap) used(code xproto.Keycode) {
+func (m *keymap) used(code keycode) {
 	for i, c := range m.spare {
 		if c == code {
 			m.spare = append(append(m.spare[:i], m.spare[i+1:]...), code)

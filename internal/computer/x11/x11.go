@@ -14,9 +14,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jezek/xgb/xproto"
-	"github.com/jezek/xgb/xtest"
-
 	"agentenv.internal/agentenv/sdk/computer"
 )
 
@@ -32,26 +29,27 @@ const (
 // Driver drives the desktop of an X server. Its methods may be called at the same time.
 type Driver struct {
 	display string
+	auth    string
 	modes   []computer.Size
 
 	mu     sync.Mutex // guards what follows
 	conn   *conn      // nil: none, or one that broke
-	held   map[computer.Key][]xproto.Keycode
+	held   map[computer.Key][]keycode
 	closed bool
 	size   computer.Size // that was set; zero: none was
 }
 
-// Open connects to a display, e.g. ":0". Close ends the connection.
-func Open(display string) (*Driver, error) {
+// Open connects to a display, e.g. ":0", showing what the authority file auth says, which needn't exist. Close ends the connection.
+func Open(display, auth string) (*Driver, error) {
 	if display == "" {
 		return nil, errors.New("no display is named: set DISPLAY")
 	}
-	d := &Driver{display: display}
+	d := &Driver{display: display, auth: auth}
 	c, err := d.connection()
 	if err != nil {
 		return nil, err
 	}
-	if !c.xtest {
+	if c.xtest == 0 {
 		d.Close()
 		return nil, fmt.Errorf("connect to the display %s: it lacks the extension XTEST, which input needs", display)
 	}
@@ -68,7 +66,7 @@ func (d *Driver) Close() {
 	defer d.mu.Unlock()
 	d.closed = true
 	if d.conn != nil {
-		d.conn.close()
+		d.conn.end()
 		d.conn = nil
 	}
 }
@@ -84,18 +82,18 @@ func (d *Driver) connection() (*conn, error) {
 		return d.conn, nil
 	}
 	if d.conn != nil {
-		d.conn.close()
+		d.conn.end()
 		d.conn = nil
 	}
-	c, err := connect(d.display)
+	c, err := connect(d.display, d.auth)
 	if err != nil {
 		return nil, computer.Fail(computer.DeviceUnavailable, "%v", err)
 	}
 	if err := c.restore(d.size); err != nil {
-		c.close()
+		c.end()
 		return nil, computer.Fail(computer.DeviceUnavailable, "set the size of the screen again: %v", err)
 	}
-	d.conn, d.held = c, map[computer.Key][]xproto.Keycode{}
+	d.conn, d.held = c, map[computer.Key][]keycode{}
 	return c, nil
 }
 
@@ -129,12 +127,12 @@ func (d *Driver) Features() computer.Features {
 func (d *Driver) Checks(context.Context) []computer.Check {
 	k := computer.Check{Name: "xtest"}
 	err := d.read(func(c *conn) error {
-		if !c.xtest {
+		if c.xtest == 0 {
 			return computer.Fail(computer.DeviceUnavailable, "the display lacks the extension XTEST")
 		}
-		v, err := xtest.GetVersion(c.x, 2, 2).Reply()
+		r, err := c.ask(append(request(c.xtest, 0), 2, 0, 2, 0), 10)
 		if err == nil {
-			k.OK, k.Detail = true, fmt.Sprintf("version %d.%d", v.MajorVersion, v.MinorVersion)
+			k.OK, k.Detail = true, fmt.Sprintf("version %d.%d", r[1], r[8])
 		}
 		return err
 	})
@@ -166,35 +164,11 @@ func (d *Driver) Capture(context.Context) (out computer.Image, err error) {
 
 // PointerPosition is where the pointer is.
 func (d *Driver) PointerPosition(context.Context) (at computer.Point, err error) {
-	err = d.read(func(c *conn) error {
-		r, err := xproto.QueryPointer(c.x, c.root).Reply()
-		if err == nil {
-			at = computer.Point{X: int(r.RootX), Y: int(r.RootY)}
-		}
+	err = d.read(func(c *conn) (err error) {
+		at, _, err = c.pointer()
 		return err
 	})
 	return at, err
-}
-
-// send sends one event of the pointer or keyboard, and hears that it was taken.
-func (c *conn) send(kind, detail byte, at computer.Point) error {
-	return xtest.FakeInputChecked(c.x, kind, detail, xproto.TimeCurrentTime, c.root, int16(at.X), int16(at.Y), 0).Check()
-}
-
-func (c *conn) move(to computer.Point) error { return c.send(xproto.MotionNotify, 0, to) }
-
-func (c *conn) button(number byte, down bool) error {
-	if down {
-		return c.send(xproto.ButtonPress, number, computer.Point{})
-	}
-	return c.send(xproto.ButtonRelease, number, computer.Point{})
-}
-
-func (c *conn) key(code xproto.Keycode, down bool) error {
-	if down {
-		return c.send(xproto.KeyPress, byte(code), computer.Point{})
-	}
-	return c.send(xproto.KeyRelease, byte(code), computer.Point{})
 }
 
 func buttonNumber(b computer.Button) byte {
@@ -307,7 +281,7 @@ func (c *conn) follow(ctx context.Context, in computer.Drag) error {
 		}
 		if i == 0 {
 			// The press may have stopped the pointer, see thawed; the server makes one move of all that come meanwhile.
-			if err := c.thawed(ctx, func(r *xproto.QueryPointerReply) bool { return int(r.RootX) == p.X && int(r.RootY) == p.Y }); err != nil {
+			if err := c.thawed(ctx, func(at computer.Point, _ uint16) bool { return at == p }); err != nil {
 				return err
 			}
 			began = time.Now()
@@ -326,16 +300,17 @@ func (c *conn) released(ctx context.Context, number byte) error {
 	if err := c.button(number, false); err != nil || number > 5 { // the server tells of five buttons
 		return err
 	}
-	mask := uint16(xproto.ButtonMask1) << (number - 1)
-	return c.thawed(context.WithoutCancel(ctx), func(r *xproto.QueryPointerReply) bool { return r.Mask&mask == 0 })
+	const first = 1 << 8
+	button := uint16(first) << (number - 1)
+	return c.thawed(context.WithoutCancel(ctx), func(_ computer.Point, mask uint16) bool { return mask&button == 0 })
 }
 
 // thawed waits until the server has done what was sent to the pointer, which a window manager may have stopped; not for ever, since then the
 // pointer is somebody's on purpose.
-func (c *conn) thawed(ctx context.Context, done func(*xproto.QueryPointerReply) bool) error {
+func (c *conn) thawed(ctx context.Context, done func(at computer.Point, mask uint16) bool) error {
 	for give := time.Now().Add(thaw); ; {
-		r, err := xproto.QueryPointer(c.x, c.root).Reply()
-		if err != nil || done(r) || time.Now().After(give) {
+		at, mask, err := c.pointer()
+		if err != nil || done(at, mask) || time.Now().After(give) {
 			return err
 		}
 		if err := pause(ctx, time.Millisecond); err != nil {
