@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"image"
-	"image/draw"
 	"image/jpeg"
 	"image/png"
 )
@@ -67,9 +66,11 @@ func (m Image) pixels() (*image.RGBA, error) {
 			return out, nil
 		}
 		out := image.NewRGBA(image.Rect(0, 0, in.Bounds().Dx(), in.Bounds().Dy()))
-		draw.Draw(out, out.Rect, in, in.Bounds().Min, draw.Src)
-		for i := 3; i < len(out.Pix); i += 4 {
-			out.Pix[i] = 255
+		at := in.Bounds().Min
+		for i := 0; i < len(out.Pix); i += 4 {
+			x, y := i/4%out.Rect.Dx(), i/4/out.Rect.Dx()
+			r, g, b, _ := in.At(at.X+x, at.Y+y).RGBA()
+			out.Pix[i], out.Pix[i+1], out.Pix[i+2], out.Pix[i+3] = byte(r>>8), byte(g>>8), byte(b>>8), 255
 		}
 		return out, nil
 	}

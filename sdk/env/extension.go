@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"reflect"
 	"strings"
 
 	"agentenv.internal/agentenv/sdk/wire"
@@ -57,7 +58,17 @@ func ExtensionParam(name string, value any) ExtensionOption {
 // AddExtension serves a method of an extension: the members of a JSON body, or of a GET's query, become In as AddTool says, and what h returns
 // becomes the JSON answer, nil as {}.
 func AddExtension[In, Out any](e *Env, uri, name string, h func(ctx context.Context, in In) (Out, error), opts ...ExtensionOption) {
-	b, err := newBinder[In]()
+	e.addExtension(uri, name, reflect.TypeFor[In](), func(ctx context.Context, bind func(into any) error) (any, error) {
+		var in In
+		if err := bind(&in); err != nil {
+			return nil, err
+		}
+		return h(ctx, in)
+	}, opts)
+}
+
+func (e *Env) addExtension(uri, name string, in reflect.Type, h handler, opts []ExtensionOption) {
+	b, err := newBinder(in)
 	if err != nil {
 		e.problem("extension %s %s: %w", uri, name, err)
 		return
@@ -77,11 +88,9 @@ func AddExtension[In, Out any](e *Env, uri, name string, h func(ctx context.Cont
 		return
 	}
 	x.run = func(ctx context.Context, args map[string]json.RawMessage) (json.RawMessage, error) {
-		var in In
-		if err := b.bindMembers(args, &in); err != nil {
-			return nil, err
-		}
-		out, err := guarded(ctx, e.log, uri+" "+name, func() (Out, error) { return h(ctx, in) })
+		out, err := guarded(ctx, e.log, uri+" "+name, func() (any, error) {
+			return h(ctx, func(into any) error { return b.bindMembers(args, into) })
+		})
 		if err != nil {
 			return nil, err
 		}

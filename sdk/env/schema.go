@@ -25,8 +25,8 @@ type binder struct {
 
 // newBinder derives the schema of In, a struct or a map with text keys. Of a struct's fields, json tags give names and what may be left out
 // (omitempty, omitzero, pointers), jsonschema the description, enum the values, separated by commas, and default what is meant when absent.
-func newBinder[In any]() (*binder, error) {
-	s, err := schemaOf[In]()
+func newBinder(in reflect.Type) (*binder, error) {
+	s, err := schemaOf(in)
 	if err != nil {
 		return nil, err
 	}
@@ -73,9 +73,9 @@ func (b *binder) orNull() (card, listed json.RawMessage, err error) {
 	return card, listed, err
 }
 
-func schemaOf[T any]() (*jsonschema.Schema, error) {
+func schemaOf(t reflect.Type) (*jsonschema.Schema, error) {
 	anything := &jsonschema.Schema{}
-	s, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
+	s, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: map[reflect.Type]*jsonschema.Schema{
 		reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 		reflect.TypeFor[json.RawMessage](): anything,
 		reflect.TypeFor[json.Number]():     {Type: "number"},
@@ -83,7 +83,7 @@ func schemaOf[T any]() (*jsonschema.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := refine(s, reflect.TypeFor[T]()); err != nil {
+	if err := refine(s, t); err != nil {
 		return nil, err
 	}
 	return s, nil

@@ -30,7 +30,7 @@ type everyType struct {
 }
 
 func TestSchema(t *testing.T) {
-	b, err := newBinder[everyType]()
+	b, err := newBinder(reflect.TypeFor[everyType]())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,25 +41,25 @@ func TestSchema(t *testing.T) {
 	if got := string(b.advertised); got != want {
 		t.Errorf("%s\nwant\n%s", got, want)
 	}
-	if b, err = newBinder[struct{}](); err != nil || string(b.advertised) != `{"type":"object","properties":{},"additionalProperties":false}` {
+	if b, err = newBinder(reflect.TypeFor[struct{}]()); err != nil || string(b.advertised) != `{"type":"object","properties":{},"additionalProperties":false}` {
 		t.Errorf("%s, %v", b.advertised, err)
 	}
-	if b, err = newBinder[map[string]any](); err != nil || !strings.HasPrefix(string(b.advertised), `{"type":"object"`) {
+	if b, err = newBinder(reflect.TypeFor[map[string]any]()); err != nil || !strings.HasPrefix(string(b.advertised), `{"type":"object"`) {
 		t.Errorf("%s, %v", b.advertised, err)
 	}
-	if _, err := newBinder[string](); err == nil {
+	if _, err := newBinder(reflect.TypeFor[string]()); err == nil {
 		t.Error("a text was taken for an input")
 	}
 	type broken struct {
 		N int `json:"n" default:"many"`
 	}
-	if _, err := newBinder[broken](); err == nil || !strings.Contains(err.Error(), "n: ") {
+	if _, err := newBinder(reflect.TypeFor[broken]()); err == nil || !strings.Contains(err.Error(), "n: ") {
 		t.Errorf("a default of another type: %v", err)
 	}
 }
 
 func TestBind(t *testing.T) {
-	b, err := newBinder[everyType]()
+	b, err := newBinder(reflect.TypeFor[everyType]())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestBind(t *testing.T) {
 
 // FuzzBind: whatever a caller sends is taken or is the caller's fault.
 func FuzzBind(f *testing.F) {
-	b, err := newBinder[everyType]()
+	b, err := newBinder(reflect.TypeFor[everyType]())
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -55,7 +55,7 @@ func Nullable() ToolOption { return func(t *tool) { t.nullable = true } }
 // Returns declares what the structured content of a tool's results is, a struct, for tools that return *mcp.CallToolResult.
 func Returns[T any]() ToolOption {
 	return func(t *tool) {
-		s, err := schemaOf[T]()
+		s, err := schemaOf(reflect.TypeFor[T]())
 		if err == nil {
 			t.out, err = encode(s)
 		}
@@ -70,12 +70,25 @@ func Returns[T any]() ToolOption {
 // Out becomes the result: a text, number, list or truth value as {"result": …}, a struct or map as it is, struct{} as nothing, a
 // *mcp.CallToolResult (images, several parts) untouched.
 func AddTool[In, Out any](e *Env, name, description string, h func(ctx context.Context, in In) (Out, error), opts ...ToolOption) {
-	b, err := newBinder[In]()
+	e.addTool(name, description, reflect.TypeFor[In](), reflect.TypeFor[Out](), func(ctx context.Context, bind func(into any) error) (any, error) {
+		var in In
+		if err := bind(&in); err != nil {
+			return nil, err
+		}
+		return h(ctx, in)
+	}, opts)
+}
+
+// handler is an author's function behind its types: AddTool and AddExtension are a copy for each pair of them, so that all else is below.
+type handler func(ctx context.Context, bind func(into any) error) (any, error)
+
+func (e *Env) addTool(name, description string, in, out reflect.Type, h handler, opts []ToolOption) {
+	b, err := newBinder(in)
 	if err != nil {
 		e.problem("tool %s: %w", name, err)
 		return
 	}
-	wrap, schema, err := output[Out]()
+	wrap, schema, err := output(out)
 	if err != nil {
 		e.problem("tool %s: its result: %w", name, err)
 		return
@@ -96,11 +109,9 @@ func AddTool[In, Out any](e *Env, name, description string, h func(ctx context.C
 		}
 	}
 	t.run = func(ctx context.Context, args json.RawMessage) (*mcp.CallToolResult, error) {
-		var in In
-		if err := b.bind(args, &in); err != nil {
-			return nil, err
-		}
-		out, err := guarded(ctx, e.log, t.name, func() (Out, error) { return h(ctx, in) })
+		out, err := guarded(ctx, e.log, t.name, func() (any, error) {
+			return h(ctx, func(into any) error { return b.bind(args, into) })
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -109,12 +120,11 @@ func AddTool[In, Out any](e *Env, name, description string, h func(ctx context.C
 	e.tools = append(e.tools, t)
 }
 
-// output says how values of Out become results, and their schema.
-func output[Out any]() (func(Out) (*mcp.CallToolResult, error), json.RawMessage, error) {
-	typ := reflect.TypeFor[Out]()
+// output says how values of a type become results, and their schema.
+func output(typ reflect.Type) (func(any) (*mcp.CallToolResult, error), json.RawMessage, error) {
 	if typ == reflect.TypeFor[*mcp.CallToolResult]() {
-		return func(v Out) (*mcp.CallToolResult, error) {
-			r, _ := any(v).(*mcp.CallToolResult)
+		return func(v any) (*mcp.CallToolResult, error) {
+			r, _ := v.(*mcp.CallToolResult)
 			if r == nil {
 				r = &mcp.CallToolResult{}
 			}
@@ -127,28 +137,28 @@ func output[Out any]() (func(Out) (*mcp.CallToolResult, error), json.RawMessage,
 	}
 	switch {
 	case bare.Kind() == reflect.Interface || bare.Kind() == reflect.Map || bare == reflect.TypeFor[json.RawMessage]():
-		return dynamic[Out], nil, nil
+		return dynamic, nil, nil
 	case bare.Kind() == reflect.Struct && bare.NumField() == 0:
-		return func(Out) (*mcp.CallToolResult, error) {
+		return func(any) (*mcp.CallToolResult, error) {
 			return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
 		}, nil, nil
 	}
-	s, err := schemaOf[Out]()
+	s, err := schemaOf(typ)
 	if err != nil {
 		return nil, nil, err
 	}
 	if bare.Kind() == reflect.Struct && s.Type == "object" {
 		raw, err := encode(s)
-		return dynamic[Out], raw, err
+		return dynamic, raw, err
 	}
 	raw, err := encode(&jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{"result": s}, Required: []string{"result"}})
-	return func(v Out) (*mcp.CallToolResult, error) {
+	return func(v any) (*mcp.CallToolResult, error) {
 		b, err := encode(v)
 		if err != nil {
 			return nil, err
 		}
 		text := string(b)
-		if s, ok := any(v).(string); ok {
+		if s, ok := v.(string); ok {
 			text = s
 		}
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: text}}, StructuredContent: json.RawMessage(`{"result":` + string(b) + `}`)}, nil
@@ -156,7 +166,7 @@ func output[Out any]() (func(Out) (*mcp.CallToolResult, error), json.RawMessage,
 }
 
 // dynamic shows a value as JSON text and, when it is an object, as structured content too.
-func dynamic[Out any](v Out) (*mcp.CallToolResult, error) {
+func dynamic(v any) (*mcp.CallToolResult, error) {
 	b, err := encode(v)
 	if err != nil {
 		return nil, err
