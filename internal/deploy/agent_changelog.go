@@ -146,10 +146,10 @@ type Kept struct {
 func (c *Changelog) Keep(ctx context.Context, s store.Store) (*Kept, error) {
 	limited, cancel := context.WithTimeoutCause(ctx, fetchLimit, fmt.Errorf("the agent's changes were not fetched within %s", fetchLimit))
 	ferr := c.fetch(limited)
-	cancel()
 	if ferr != nil {
 		ferr = fmt.Errorf("changes of agent %s: %w", diag.Repr(c.agent.Name), caused(limited, ferr))
 	}
+	cancel()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if len(c.have) == c.kept {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"agentenv.internal/agentenv/internal/agent/a2a"
 	"agentenv.internal/agentenv/internal/artifact"
@@ -118,6 +120,31 @@ func TestFetchIncrements(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestFollowIncrements: they are fetched while the agent works, every few seconds.
+func TestFollowIncrements(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		agent := staged{`{"objects":[{"path":"000001.tar","size_bytes":3}]}`, map[string]string{"000001.tar": "abc"}, "one"}
+		client, err := a2a.New("http://agent.test", &agent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := &Changelog{stage: &stage{client, "/ext/staging/x"}, dir: t.TempDir()}
+		stop := c.Follow(t.Context())
+		time.Sleep(fetchEvery - time.Millisecond)
+		synctest.Wait()
+		if len(agent.objects) != 1 {
+			t.Error("it was fetched at once")
+		}
+		time.Sleep(2 * time.Millisecond)
+		synctest.Wait()
+		stop()
+		if len(agent.objects) != 0 || len(c.have) != 1 {
+			t.Errorf("%v is left, %v are kept", agent.objects, c.have)
+		}
+		(*Changelog)(nil).Follow(t.Context())()
+	})
 }
 
 func FuzzReadStaged(f *testing.F) {

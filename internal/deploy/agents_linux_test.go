@@ -314,7 +314,14 @@ func TestAgentChangelog(t *testing.T) {
 			t.Errorf("%+v", x)
 		}
 	}
-	// Nothing before the first tool call: the agent begins anew, and says so.
+	// What is kept stays when the agent dies, and the row says that there may have been more.
+	if _, err := b.ask("one", "die", ""); steptest.ErrorType(err) != "agent_error" {
+		t.Error(err)
+	}
+	if rows = list[step.AgentChangelog](b, step.AgentChangelogPath); len(rows) != 4 || rows[3].Increments != 0 || !strings.Contains(rows[3].Reason, "the agent can't be reached") {
+		t.Errorf("%+v", rows)
+	}
+	// Nothing before the first tool call: the agent begins anew.
 	b.up("anew", fmt.Sprintf(`, "agent_changelog_object_url": "artifact:%s", "agent_changelog_toolcall_position_exclusive": 0`, id))
 	b.PutUniverse("@local/other", steptest.File{Path: "a", Text: "x"})
 	for fields, want := range map[string]string{

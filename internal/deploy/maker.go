@@ -350,7 +350,7 @@ func (s *Server) transport() *Way {
 
 // front makes the gateway in front of the servers. It outlives ctx: closing the environment ends it.
 func (e *Envs) front(ctx context.Context, r EnvRequest, v *Env) (*front.Gateway, error) {
-	o := front.Options{Name: v.Title, Consistent: r.Consistent, Log: e.log, CallLog: e.callLog(r), StateFile: r.StateFile, Executor: errands{e, r.Run}}
+	o := front.Options{Name: v.Title, Consistent: r.Consistent, Log: e.log, CallLog: e.callLog(r), StateFile: r.StateFile, Executor: errands{e, v}}
 	e.record(r, v, &o)
 	if v.dbs != nil {
 		o.Changes = v.dbs

@@ -104,6 +104,8 @@ func (k *talker) run(ctx context.Context, t *agent.Turn) (agent.Result, error) {
 		return agent.Result{}, errors.Join(err, syscall.Kill(os.Getpid(), syscall.SIGKILL))
 	case "vars":
 		return agent.Text(strings.Join(os.Environ(), "\n")), nil
+	case "die":
+		os.Exit(3)
 	case "wait":
 		<-ctx.Done()
 		return agent.Result{}, ctx.Err()

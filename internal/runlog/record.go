@@ -121,7 +121,7 @@ type Box struct {
 
 // Kept is the data of EnvKept: a piece of an environment's work that lies in the store, as the log of its calls does.
 type Kept struct {
-	What     string `json:"what"` // "calls": a JSON object a line; "result": of one call
+	What     string `json:"what"` // "calls": a JSON object a line; "result": of one call; "errand": a trajectory of what an agent did for a trigger
 	Env      string `json:"env_id"`
 	Instance string `json:"instance_id"`
 	Object

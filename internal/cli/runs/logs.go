@@ -202,8 +202,11 @@ func what(e runlog.Event) string {
 	case runlog.EnvKept:
 		if d := (runlog.Kept{}); decode(&d) {
 			what := "a large result"
-			if d.What == "calls" {
+			switch d.What {
+			case "calls":
 				what = "the log of calls"
+			case "errand":
+				what = "what an agent did for a trigger"
 			}
 			return fmt.Sprintf("%s of environment %s is kept: %s, %s", what, d.Env, verb.Count(int(d.Size), "byte"), d.Digest)
 		}
