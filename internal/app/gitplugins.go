@@ -7,10 +7,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/plugin/pack"
 	"agentenv.internal/agentenv/internal/workspace/folder"
 )
 
@@ -163,12 +165,13 @@ type GitInstall struct {
 // GitInstalled is what an install did, or would do. Its files are held until Close.
 type GitInstalled struct {
 	Plan     *git.Plan
+	Pack     *pack.Pack // the plugin bundle; nil for a plugin alone
 	Warnings []string
 	items    git.Items
 }
 
 // Close lets go of the files.
-func (i *GitInstalled) Close() error { return i.items.Close() }
+func (i *GitInstalled) Close() error { return errors.Join(i.Pack.Close(), i.items.Close()) }
 
 // InstallGit installs what a repository holds into the workspace here. Nothing is enabled.
 func (a *App) InstallGit(ctx context.Context, o GitInstall) (*GitInstalled, error) {
@@ -184,16 +187,58 @@ func (a *App) InstallGit(ctx context.Context, o GitInstall) (*GitInstalled, erro
 		return nil, err
 	}
 	out := &GitInstalled{items: items}
-	if out.Plan, err = s.Plan(ctx, items, o.Force); err == nil && !o.DryRun {
-		out.Plan, err = s.Apply(ctx, out.Plan, nil)
-	}
-	if err != nil {
-		return nil, errors.Join(err, items.Close())
-	}
-	if i := items[0]; i.Superseded != "" {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s comes with agent-env as %s: nothing was fetched", i.Fetched.Source, i.Superseded))
+	if err := a.installItems(ctx, s, o, out); err != nil {
+		return nil, errors.Join(err, out.Close())
 	}
 	return out, nil
+}
+
+// installItems plans and applies what was fetched: a plugin, or a bundle's members and its row, in one transaction.
+func (a *App) installItems(ctx context.Context, s *git.Store, o GitInstall, out *GitInstalled) (err error) {
+	members, more := out.items, func(*folder.Tx, *git.Lock) error { return nil }
+	first := out.items[0]
+	if first.Superseded != "" {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s comes with agent-env as %s: nothing was fetched", first.Fetched.Source, first.Superseded))
+	}
+	if first.Kind == git.Bundle {
+		if out.Pack, err = pack.Fetch(ctx, s, first, a.gitBuiltinIDs()); err != nil {
+			return err
+		}
+		members, out.Warnings = out.Pack.Members, append(out.Warnings, out.Pack.Warnings...)
+		more = func(_ *folder.Tx, l *git.Lock) error { return putPack(l, out.Pack, o) }
+		l, err := s.Lock(ctx)
+		if err != nil {
+			return err
+		}
+		if err := putPack(l, out.Pack, o); err != nil { // a dry run refuses what an install refuses
+			return err
+		}
+	}
+	if out.Plan, err = s.Plan(ctx, members, o.Force); err != nil || o.DryRun {
+		return err
+	}
+	out.Plan, err = s.Apply(ctx, out.Plan, more)
+	return err
+}
+
+// putPack puts a bundle's row into the lock, unless the one that is there says the same.
+func putPack(l *git.Lock, p *pack.Pack, o GitInstall) error {
+	row := p.Row(o.By, git.Stamp(time.Now()), nil)
+	have := l.Bundle(row.ID)
+	if have == nil {
+		l.PutBundle(row)
+		return nil
+	}
+	was, err := git.ParseSource(have.SourceURL)
+	switch {
+	case (err != nil || !was.Same(p.Bundle.Fetched.Source)) && !o.Force:
+		return fmt.Errorf("%s: a plugin bundle %s is installed already, from %s; replace it with --force", p.Bundle.Fetched.Source, row.ID, diag.Clean(have.SourceURL))
+	case !o.Force && have.ResolvedSHA == row.ResolvedSHA && have.RequestedRef == row.RequestedRef && have.TreeSHA256 == row.TreeSHA256:
+		return nil
+	}
+	row.Seeded = have.Seeded
+	l.PutBundle(row)
+	return nil
 }
 
 // GitShown is one installed git plugin with its manifest.

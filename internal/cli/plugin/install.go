@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/plugin/pack"
 	"agentenv.internal/agentenv/internal/term"
 )
 
@@ -43,9 +46,40 @@ Installing fetches files and nothing else: no code of a plugin runs, what it req
 type gitInstalled struct {
 	verb.Format
 	DryRun   bool        `json:"dry_run"`
-	Bundle   any         `json:"bundle"` // null for a plugin alone
+	Bundle   *gitBundle  `json:"bundle"` // null for a plugin alone
 	Plugins  []gitPlugin `json:"plugins"`
 	Warnings []string    `json:"warnings"`
+}
+
+// gitBundle is a plugin bundle as install prints it.
+type gitBundle struct {
+	ID             string   `json:"id"`
+	Name           string   `json:"name"`
+	Description    string   `json:"description"`
+	Source         string   `json:"source_url"`
+	Commit         string   `json:"resolved_sha"`
+	Installed      []string `json:"installed"`
+	Builtin        []string `json:"skipped_builtin"`
+	MissingBuiltin []string `json:"missing_builtin"`
+	Superseded     []string `json:"skipped_superseded"`
+	Enabled        []string `json:"enabled"` // suggested: nothing is enabled
+	Config         any      `json:"config"`  // suggested: nothing is written
+}
+
+func encodeBundle(k *pack.Pack) *gitBundle {
+	if k == nil {
+		return nil
+	}
+	row, m := k.Row("", "", nil), k.Manifest
+	out := &gitBundle{
+		row.ID, row.Name, m.Description, row.SourceURL, row.ResolvedSHA, all(row.Plugins), []string{}, all(row.MissingBuiltin), all(row.Superseded), all(m.On()), m.ConfigNode.Any(),
+	}
+	for _, x := range m.Members {
+		if x.Builtin && !slices.Contains(row.MissingBuiltin, x.ID) {
+			out.Builtin = append(out.Builtin, x.ID)
+		}
+	}
+	return out
 }
 
 // gitPlugin is one plugin as install and show print it.
@@ -125,7 +159,7 @@ func install(ctx context.Context, p *verb.Program, o app.GitInstall, asJSON bool
 		return err
 	}
 	defer func() { _ = done.Close() }() // the files are let go of; the process ends
-	out := gitInstalled{Format: verb.V1(), DryRun: o.DryRun, Plugins: []gitPlugin{}, Warnings: all(done.Warnings)}
+	out := gitInstalled{Format: verb.V1(), DryRun: o.DryRun, Bundle: encodeBundle(done.Pack), Plugins: []gitPlugin{}, Warnings: all(done.Warnings)}
 	for _, i := range done.Plan.Items {
 		if i.Manifest == nil {
 			continue
@@ -141,6 +175,9 @@ func install(ctx context.Context, p *verb.Program, o app.GitInstall, asJSON bool
 	for _, pl := range out.Plugins {
 		tellGit(p.Streams, pl, o.DryRun)
 	}
+	if b := out.Bundle; b != nil {
+		tellBundle(p.Streams, b, done.Pack.Manifest.ConfigNode)
+	}
 	for _, w := range out.Warnings {
 		p.Streams.Problem("Warning: %s", term.Clean(w))
 	}
@@ -148,6 +185,22 @@ func install(ctx context.Context, p *verb.Program, o app.GitInstall, asJSON bool
 		p.Streams.Note("Dry run: nothing was changed.")
 	}
 	return nil
+}
+
+// tellBundle prints what a bundle suggests.
+func tellBundle(s *term.Streams, b *gitBundle, config doc.Node) {
+	s.Printf("Bundle %s (%s) from %s\n", b.ID, b.Commit[:10], term.Clean(b.Source))
+	if len(b.Builtin) > 0 {
+		s.Printf("  comes with agent-env: %s\n", term.Clean(strings.Join(b.Builtin, ", ")))
+	}
+	if len(b.Superseded) > 0 {
+		s.Printf("  superseded: %s\n", term.Clean(strings.Join(b.Superseded, ", ")))
+	}
+	s.Printf("  It suggests to enable: %s\n", term.Clean(strings.Join(b.Enabled, ", ")))
+	if config.Len() > 0 {
+		s.Printf("  It suggests these settings: %s\n", term.Clean(string(doc.JSON(config))))
+	}
+	s.Println("  Nothing was enabled and no setting was written.")
 }
 
 // tellGit prints one plugin of an install.
