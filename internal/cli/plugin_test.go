@@ -134,7 +134,8 @@ func acmeDo(ctx context.Context, c *plugin.Call) error {
 }
 
 // installPlugins is `plugins NAME…`: a plugin environment with these distributions, as it is after `plugin add`. acme is agentenv-acme 1.2.0, whose program
-// this binary plays; other is another one with the same step type; manifest is one whose manifest can't be read; old is one for a later agent-env.
+// this binary plays; other is another one with the same step type; manifest is one whose manifest can't be read; old is one for a later agent-env;
+// cloud is acme with a provider of sandboxes in its manifest.
 func installPlugins(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: plugins NAME…")
@@ -173,6 +174,17 @@ func pluginWheel(name string) (wheeltest.Wheel, error) {
 		w.Name, w.Version = "agentenv-other", "2.0"
 	case "manifest":
 		w.Name, w.Files["@/"+plugin.ManifestName] = "agentenv-manifest", "{"
+	case "cloud": // a provider of sandboxes, which no program can serve
+		var m plugin.Manifest
+		if err := json.Unmarshal(manifest, &m); err != nil {
+			return w, err
+		}
+		m.Types = append(m.Types, plugin.Type{Group: plugin.GroupProviders, Name: "acme_cloud"})
+		b, err := json.Marshal(m)
+		if err != nil {
+			return w, err
+		}
+		w.Files["@/"+plugin.ManifestName] = string(b)
 	case "old":
 		w.Requires = []string{"agentenv-framework>=99"}
 	case "bundled":
