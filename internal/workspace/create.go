@@ -102,12 +102,18 @@ func (m *Maker) Create(ctx context.Context, o Order) (_ *Created, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	if err := place(e.Staging, o.Root); err != nil {
+	back, err := place(e.Staging, o.Root)
+	if err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, back())
+		}
+	}()
 	out.Root = o.Root
 	// From here on it stands: what is left is bookkeeping, which the next command does where this one is killed.
-	if err := m.Registry.write(o.Name, entry{Root: o.Root}); err != nil {
+	if err := m.Registry.finish(o.Name, e); err != nil {
 		return nil, err
 	}
 	if o.Bundle != "" || o.From != "" { // its lock names trees, which are kept from now on
@@ -126,8 +132,8 @@ func (m *Maker) reserve(o Order) (entry, error) {
 	case err != nil:
 		return entry{}, err
 	case have.Staging != "": // of a dead process: the lock is ours
-		if _, err := os.Lstat(have.Staging); err != nil && stands(have.Root) {
-			return entry{}, taken(o.Name, have.Root)
+		if have.placed() {
+			return entry{}, errors.Join(taken(o.Name, have.Root), m.Registry.finish(o.Name, have))
 		}
 		if err := m.Registry.undo(o.Name, have); err != nil {
 			return entry{}, err
@@ -170,20 +176,22 @@ func taken(name, root string) error {
 	return fmt.Errorf("there is a workspace %s already, in %s; choose another name, or remove it with agent-env workspace remove %s", name, root, name)
 }
 
-// place puts a finished workspace where it belongs.
-func place(staging, root string) error {
-	err := os.Mkdir(root, 0o755)
-	fresh := err == nil
-	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
+// place puts a finished workspace where it belongs, by one rename: of its whole folder, or of .agentenv into one that is there. back takes it
+// away again.
+func place(staging, root string) (back func() error, err error) {
+	from, to, remove := staging, root, os.Remove
+	if _, err := os.Lstat(root); err == nil {
+		from, to = filepath.Join(staging, folder.Dir), filepath.Join(root, folder.Dir)
+		remove = func(string) error { return nil }
 	}
-	if err := os.Rename(filepath.Join(staging, folder.Dir), filepath.Join(root, folder.Dir)); err != nil {
-		if fresh {
-			_ = os.Remove(root)
-		}
-		return fmt.Errorf("put the workspace in place: %w", err)
+	if err := os.Rename(from, to); err != nil {
+		return nil, fmt.Errorf("put the workspace in place: %w", err)
 	}
-	return errors.Join(atomicfile.SyncDir(root), atomicfile.SyncDir(filepath.Dir(root)), os.RemoveAll(staging))
+	back = func() error { return errors.Join(os.RemoveAll(filepath.Join(root, folder.Dir)), remove(root)) }
+	if err := errors.Join(atomicfile.SyncDir(root), atomicfile.SyncDir(filepath.Dir(root))); err != nil {
+		return nil, errors.Join(err, back())
+	}
+	return back, nil
 }
 
 // fill writes everything into the folder in which the workspace is made. hold lets go of what has to stay until it is in place.

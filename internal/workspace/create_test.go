@@ -123,12 +123,15 @@ func TestKilledCreation(t *testing.T) {
 	if _, _, err := m.fill(t.Context(), o, folder.At(e.Staging)); err != nil {
 		t.Fatal(err)
 	}
-	if err := place(e.Staging, root); err != nil {
+	if _, err := place(e.Staging, root); err != nil {
 		t.Fatal(err)
 	}
 	all, err := m.Registry.List(t.Context())
 	if err != nil || len(all) != 1 || all[0].Name != "desk" {
 		t.Fatalf("%v, %v", all, err)
+	}
+	if got := left(t, dir); got != "desk state" {
+		t.Errorf("left: %s", got)
 	}
 	if _, err := m.Create(t.Context(), o); err == nil {
 		t.Error("its name was given away")

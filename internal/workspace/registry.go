@@ -208,21 +208,37 @@ func (r *Registry) settle(name string) (gone bool, err error) {
 	if err != nil || e.Staging == "" {
 		return false, err
 	}
-	if _, err := os.Lstat(e.Staging); err == nil {
+	if !e.placed() {
 		return true, r.undo(name, e)
 	}
-	if w, err := At(e.Root); err == nil && strings.EqualFold(w.Name, name) && w.ID != w.Name {
-		return false, r.write(name, entry{Root: e.Root})
+	return false, r.finish(name, e)
+}
+
+// placed tells a creation that came as far as its one rename.
+func (e entry) placed() bool {
+	_, err := os.Lstat(filepath.Join(e.Staging, folder.Dir))
+	return errors.Is(err, fs.ErrNotExist) && stands(e.Root)
+}
+
+// finish does what a creation does behind its rename.
+func (r *Registry) finish(name string, e entry) error {
+	if err := r.write(name, entry{Root: e.Root}); err != nil {
+		return err
 	}
-	return true, r.undo(name, e)
+	return e.clear()
+}
+
+// clear removes the folder that a workspace was made in.
+func (e entry) clear() error {
+	if filepath.Dir(e.Staging) != filepath.Dir(e.Root) || !strings.HasPrefix(filepath.Base(e.Staging), stagingPrefix) {
+		return nil
+	}
+	return os.RemoveAll(e.Staging)
 }
 
 // undo removes what a creation made, but for the lock.
 func (r *Registry) undo(name string, e entry) error {
-	var errs []error
-	if filepath.Dir(e.Staging) == filepath.Dir(e.Root) && strings.HasPrefix(filepath.Base(e.Staging), stagingPrefix) {
-		errs = append(errs, os.RemoveAll(e.Staging))
-	}
+	errs := []error{e.clear()}
 	if err := os.Remove(r.file(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		errs = append(errs, err)
 	}
