@@ -124,7 +124,7 @@ func TestOutageIsTold(t *testing.T) {
 			}
 			told = nil
 		}
-		b := &blip{until: start.Add(300 * time.Millisecond)}
+		b := &blip{until: start.Add(100 * time.Millisecond)}
 		if _, err := b.client(t, model.Patience{First: 400 * time.Millisecond}, o).Generate(t.Context(), ask()); err != nil {
 			t.Error(err)
 		}
