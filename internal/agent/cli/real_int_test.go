@@ -312,6 +312,13 @@ func (w *world) turns(p *Profile) {
 	if err := r.AddSkill(Skill{Name: "counting", Files: []guest.PutFile{guest.PutBytes("SKILL.md", 0o644, []byte("---\nname: counting\ndescription: Use the zebra-method to count.\n---\nCount.\n"))}}); err != nil {
 		w.Fatal(err)
 	}
+	for name, text := range map[string]string{ // unsound ones, which must not keep the command from its turn
+		"Odd_Name": "---\nname: other\ndescription: Use the heron-method to name.\nmetadata: text\n---\nName.\n", "broken": "---\nname: [\n---\nBroken.\n", "plain": "No front matter.\n",
+	} {
+		if err := r.AddSkill(Skill{Name: name, Files: []guest.PutFile{guest.PutBytes("SKILL.md", 0o644, []byte(text))}}); err != nil {
+			w.Fatal(err)
+		}
+	}
 	start := time.Now()
 	first, err := r.Prompt(w.Context(), Prompt{Conversation: "c", Text: "Echo first-word", Settings: Settings{SystemPrompt: "You are the walrus-agent.", Timeout: 3 * time.Minute}})
 	w.check(r, first, err, "first-word")
