@@ -1,4 +1,4 @@
-//go:build integration
+//go:build integration || soak
 
 package peer_test
 
@@ -245,6 +245,9 @@ func TestComputerFaults(t *testing.T) {
 		t.Errorf("%d %s", status, body)
 	}
 	before := descendants(t, d.pid)
+	if before["Xvfb"] == 0 {
+		t.Fatalf("no X server: %v", before)
+	}
 	if err := syscall.Kill(before["Xvfb"], syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-//go:build integration
+//go:build integration || soak
 
 // Package peer_test runs bundles of the Python peer, taken from its installation, with the built binary and compares what both print.
 package peer_test
