@@ -225,7 +225,7 @@ func tellGit(s *term.Streams, pl gitPlugin, dry bool) {
 		s.Problem("Warning: %s: %s", pl.ID, term.Clean(w))
 	}
 	if pl.Outcome == git.Added && !dry {
-		s.Println("  It is not enabled: name " + pl.ID + " in enabled of [git_plugins] to turn it on.")
+		s.Println("  It is not enabled: agent-env plugin enable " + pl.ID + " turns it on.")
 	}
 }
 

@@ -16,7 +16,8 @@ import (
 
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
-	return verb.Group("plugin", "List, check, add and remove plugins", newList(p), newShow(p), newCheck(p), newAdd(p), newRemove(p), newInstall(p), newSync(p), newVerify(p))
+	dists := []*cobra.Command{newList(p), newShow(p), newCheck(p), newAdd(p), newRemove(p)}
+	return verb.Group("plugin", "List, check, add and remove plugins", append(dists, gitVerbs(p)...)...)
 }
 
 // Taken tells which commands and flags of the command line are agent-env's own.
