@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"runtime/debug"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -60,6 +61,8 @@ func driver(ctx context.Context, p *verb.Program, o driverOptions) error {
 			return err
 		}
 	}
+	// A capture is megabytes that are garbage at once, and desktops run by the dozen: memory is worth more than the time of collecting it.
+	debug.SetGCPercent(25)
 	var png x11.Encoder
 	c, err := computer.New(d, computer.Options{Lookup: p.Env, EncodePNG: png.Encode, Log: p.Logger(), Supports: []computer.Support{
 		{OS: computer.SupportOS{Type: "linux", Display: []string{"x11"}}, Arch: []string{"amd64", "arm64"}},
