@@ -160,6 +160,11 @@ func printRows(s *term.Streams, r runlog.Record) {
 		if json.Unmarshal(r.Verified[id], &v) != nil {
 			continue
 		}
+		var none step.Unscored
+		if json.Unmarshal(r.Verified[id], &none) == nil && none.Reason != "" {
+			s.Printf("\nverifier %s: unscored: %s\n", term.Clean(id), term.Clean(none.Reason))
+			continue
+		}
 		s.Printf("\nverifier %s: %s\n", term.Clean(id), verb.Score(v.Score))
 		for _, row := range v.Results {
 			text := func(name string) string {

@@ -59,6 +59,6 @@ func objectIn(text string) (ref.Digest, bool) {
 // unscored leaves it on record that the verifier has nothing to say.
 func unscored(c *step.Call, reason, raw string) error {
 	id := verifierID(c)
-	c.Log.Warn("there is no score: "+reason, "verifier", id, "raw", raw)
+	c.Log.Warn("there is no score: "+reason, "verifier", id) // what was there in its place is on record, and may be long
 	return c.Out.Set(step.Child(step.VerificationsPath, id), step.Unscored{Step: c.Step, Reason: reason, Raw: raw})
 }

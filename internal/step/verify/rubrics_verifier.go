@@ -239,7 +239,7 @@ func (s *sitting) sit(ctx context.Context, k judge.Case) (judge.Panel, error) {
 	for i := range p.Opinions {
 		o := &p.Opinions[i]
 		if o.Err != nil {
-			s.c.Log.Warn("a judge gave no verdict", "judge", o.Judge, "repeat", o.Repeat, "error", o.Err, "raw", o.Verdict.Raw)
+			s.c.Log.Info("a judge gave no verdict", "judge", o.Judge, "repeat", o.Repeat, "error", o.Err, "raw", o.Verdict.Raw)
 			continue
 		}
 		s.c.Log.Info("judged", "judge", o.Judge, "repeat", o.Repeat, "retries", o.Verdict.Retries, "raw", o.Verdict.Raw)
