@@ -159,32 +159,7 @@ func install(ctx context.Context, p *verb.Program, o app.GitInstall, asJSON bool
 		return err
 	}
 	defer func() { _ = done.Close() }() // the files are let go of; the process ends
-	out := gitInstalled{Format: verb.V1(), DryRun: o.DryRun, Bundle: encodeBundle(done.Pack), Plugins: []gitPlugin{}, Warnings: all(done.Warnings)}
-	for _, i := range done.Plan.Items {
-		if i.Manifest == nil {
-			continue
-		}
-		pl := encodeGit(i.Fetched, i.Want.Ref, i.Manifest)
-		pl.Outcome, pl.UpToDate = i.Outcome, i.Outcome == git.Unchanged
-		pl.Warnings = all(i.Warnings)
-		out.Plugins = append(out.Plugins, pl)
-	}
-	if asJSON {
-		return p.Streams.JSON(out)
-	}
-	for _, pl := range out.Plugins {
-		tellGit(p.Streams, pl, o.DryRun)
-	}
-	if b := out.Bundle; b != nil {
-		tellBundle(p.Streams, b, done.Pack.Manifest.ConfigNode)
-	}
-	for _, w := range out.Warnings {
-		p.Streams.Problem("Warning: %s", term.Clean(w))
-	}
-	if o.DryRun {
-		p.Streams.Note("Dry run: nothing was changed.")
-	}
-	return nil
+	return tellInstall(p, done, o.DryRun, asJSON)
 }
 
 // tellBundle prints what a bundle suggests.

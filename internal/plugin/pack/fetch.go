@@ -35,6 +35,28 @@ func Wants(m *Manifest, parent git.Source) []git.Want {
 // Fetch reads the manifest of a fetched bundle, and brings its members here. Nothing of a workspace changes. The caller closes the pack, whose
 // bundle stays its own business. builtins are the ids that come with the program.
 func Fetch(ctx context.Context, s *git.Store, bundle *git.Item, builtins []string) (*Pack, error) {
+	return fetch(ctx, s, bundle, builtins, func(w git.Want) (git.Want, error) { return w, nil })
+}
+
+// FetchLatest is Fetch, where a member that is pinned to a release's tag comes at the newest release that is compatible with it. Where its source
+// can't be asked the pin counts.
+func FetchLatest(ctx context.Context, s *git.Store, bundle *git.Item, builtins []string) (*Pack, error) {
+	return fetch(ctx, s, bundle, builtins, func(w git.Want) (git.Want, error) {
+		src, err := git.ParseSource(w.URL)
+		if err != nil {
+			return w, err
+		}
+		if err := s.Policy().AllowsMember(w.Parent, src); err != nil {
+			return w, err
+		}
+		if tag, err := s.Newest(ctx, src, w.Ref, true); err == nil && tag != w.Ref {
+			w.Ref, w.DeclaredRef = tag, w.Ref
+		}
+		return w, ctx.Err()
+	})
+}
+
+func fetch(ctx context.Context, s *git.Store, bundle *git.Item, builtins []string, want func(git.Want) (git.Want, error)) (*Pack, error) {
 	if bundle.Kind != git.Bundle {
 		return nil, fmt.Errorf("%s is no plugin bundle", bundle.Fetched.Source)
 	}
@@ -58,7 +80,13 @@ func Fetch(ctx context.Context, s *git.Store, bundle *git.Item, builtins []strin
 			p.Warnings = append(p.Warnings, fmt.Sprintf("the member %s is said to come with the program, and doesn't come with this one; it is skipped", x.ID))
 		}
 	}
-	if p.Members, err = s.Fetch(ctx, Wants(m, bundle.Fetched.Source)); err != nil {
+	wants := Wants(m, bundle.Fetched.Source)
+	for i, w := range wants {
+		if wants[i], err = want(w); err != nil {
+			return nil, fmt.Errorf("the bundle %s: %w", m.ID, err)
+		}
+	}
+	if p.Members, err = s.Fetch(ctx, wants); err != nil {
 		return nil, fmt.Errorf("the bundle %s: %w", m.ID, err)
 	}
 	for _, i := range p.Members {

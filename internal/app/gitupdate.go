@@ -1,0 +1,192 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/plugin/pack"
+	"agentenv.internal/agentenv/internal/workspace/folder"
+)
+
+// GitOutdated asks what the sources of all git plugins and plugin bundles of the workspace here have now.
+func (a *App) GitOutdated(ctx context.Context) ([]git.Update, error) {
+	s, err := a.GitStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Outdated(ctx)
+}
+
+// UpdateGit brings a git plugin of the workspace here to what its ref means now; with latest a release's tag moves to that of the newest release.
+// Who installed it stays, and so does whether it is on.
+func (a *App) UpdateGit(ctx context.Context, id string, latest, dry bool) (*GitInstalled, error) {
+	s, err := a.GitStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	row := l.Plugin(id)
+	if row == nil {
+		return nil, notInstalled(l, id, "plugin")
+	}
+	if err := s.Writable(ctx); err != nil {
+		return nil, err
+	}
+	w := git.Want{URL: row.SourceURL, Ref: row.RequestedRef, By: row.By, Declared: id, DeclaredRef: row.DeclaredRef}
+	if latest {
+		if w.Ref, err = a.newest(ctx, s, row.SourceURL, row.RequestedRef); err != nil {
+			return nil, err
+		}
+		if w.Ref != row.RequestedRef && row.By != "cli" && w.DeclaredRef == "" {
+			w.DeclaredRef = row.RequestedRef
+		}
+	}
+	items, err := s.Fetch(ctx, []git.Want{w})
+	if err != nil {
+		return nil, err
+	}
+	out := &GitInstalled{items: items}
+	if git.IsPinned(w.Ref) {
+		out.Warnings = append(out.Warnings, fmt.Sprintf("%s is pinned to the commit %s; agent-env plugin install with another --ref moves it", id, w.Ref))
+	}
+	if err := a.update(ctx, s, *row, dry, out); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	return out, nil
+}
+
+// update applies what was fetched to the row that it was fetched for.
+func (a *App) update(ctx context.Context, s *git.Store, row git.Row, dry bool, out *GitInstalled) (err error) {
+	if out.items[0].Kind != git.Plugin {
+		return fmt.Errorf("%s is a plugin bundle now and no plugin any more; uninstall %s and install the bundle", out.items[0].Fetched.Source, row.ID)
+	}
+	if out.Plan, err = s.Plan(ctx, out.items, false); err != nil || dry {
+		return err
+	}
+	out.Plan, err = s.Apply(ctx, out.Plan, func(_ *folder.Tx, l *git.Lock) error {
+		now := l.Plugin(row.ID)
+		switch {
+		case now == nil:
+			return fmt.Errorf("%s was uninstalled meanwhile", row.ID)
+		case now.ResolvedSHA == out.items[0].Fetched.Commit: // a tag that is newer may be of the same commit
+			now.RequestedRef, now.DeclaredRef = out.items[0].Want.Ref, out.items[0].Want.DeclaredRef
+		}
+		return nil
+	})
+	return err
+}
+
+// newest is the newest release's tag of a source where ref is a release's, else ref.
+func (a *App) newest(ctx context.Context, s *git.Store, url, ref string) (string, error) {
+	src, err := git.ParseSource(url)
+	if err != nil {
+		return "", err
+	}
+	return s.Newest(ctx, src, ref, false)
+}
+
+// BundleUpdate is how a plugin bundle is updated.
+type BundleUpdate struct {
+	ID     string
+	Ref    string // take this ref; "" keeps the one that was asked for
+	Latest bool   // a release's tag moves to the newest release's, and members' to that of the newest compatible one
+	Force  bool   // replace members that came from elsewhere
+	DryRun bool
+}
+
+// GitBundleUpdated is what updating a plugin bundle did. Its files are held until Close.
+type GitBundleUpdated struct {
+	GitInstalled
+	Retired GitRemoval // what the bundle doesn't name any more
+}
+
+// UpdateBundle installs what a plugin bundle of the workspace here holds now, and removes the plugins that it names no more and that are its own:
+// one transaction. Nothing is enabled, and what was turned off stays off.
+func (a *App) UpdateBundle(ctx context.Context, u BundleUpdate) (*GitBundleUpdated, error) {
+	s, err := a.GitStore(ctx)
+	if err != nil {
+		return nil, err
+	}
+	l, err := s.Lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	row := l.Bundle(u.ID)
+	if row == nil {
+		return nil, notInstalled(l, u.ID, "plugin bundle")
+	}
+	if err := s.Writable(ctx); err != nil {
+		return nil, err
+	}
+	w := git.Want{URL: row.SourceURL, Ref: row.RequestedRef, By: row.By}
+	if u.Ref != "" {
+		w.Ref = u.Ref
+	} else if u.Latest {
+		if w.Ref, err = a.newest(ctx, s, w.URL, w.Ref); err != nil {
+			return nil, err
+		}
+	}
+	items, err := s.Fetch(ctx, []git.Want{w})
+	if err != nil {
+		return nil, err
+	}
+	out := &GitBundleUpdated{GitInstalled: GitInstalled{items: items}, Retired: GitRemoval{ID: u.ID}}
+	if err := a.updateBundle(ctx, s, *row, u, out); err != nil {
+		return nil, errors.Join(err, out.Close())
+	}
+	return out, nil
+}
+
+func (a *App) updateBundle(ctx context.Context, s *git.Store, row git.BundleRow, u BundleUpdate, out *GitBundleUpdated) (err error) {
+	fetch := pack.Fetch
+	if u.Latest {
+		fetch = pack.FetchLatest
+	}
+	if out.Pack, err = fetch(ctx, s, out.items[0], a.gitBuiltinIDs()); err != nil {
+		return err
+	}
+	out.Warnings = append(out.Warnings, out.Pack.Warnings...)
+	if id := out.Pack.Manifest.ID; id != u.ID {
+		return fmt.Errorf("%s: the bundle calls itself %s now, and was installed as %s; uninstall that one and install this", out.Pack.Bundle.Fetched.Source, diag.Repr(id), u.ID)
+	}
+	if out.Plan, err = s.Plan(ctx, out.Pack.Members, u.Force); err != nil {
+		return err
+	}
+	fresh := out.Pack.Row(row.By, git.Stamp(time.Now()), row.Seeded)
+	dropped := slices.DeleteFunc(slices.Clone(row.Plugins), func(id string) bool { return slices.Contains(fresh.Plugins, id) })
+	var gone []git.Row
+	change := func(tx *folder.Tx, l *git.Lock) (err error) {
+		out.Retired = GitRemoval{ID: u.ID}
+		now := l.Bundle(u.ID)
+		if now == nil {
+			return fmt.Errorf("the plugin bundle %s was uninstalled meanwhile", u.ID)
+		}
+		if now.ResolvedSHA != fresh.ResolvedSHA || now.RequestedRef != fresh.RequestedRef || now.TreeSHA256 != fresh.TreeSHA256 {
+			*now = fresh
+		}
+		gone, err = a.retire(tx, l, u.ID, dropped, false, &out.Retired)
+		return err
+	}
+	if u.DryRun {
+		for _, id := range dropped {
+			out.Warnings = append(out.Warnings, fmt.Sprintf("the bundle names %s no more", id))
+		}
+		return nil
+	}
+	if out.Plan, err = s.Apply(ctx, out.Plan, change); err != nil {
+		return err
+	}
+	if len(gone) > 0 {
+		a.prune(ctx, s, gone, &out.Retired)
+		out.Warnings = append(out.Warnings, out.Retired.Warnings...)
+	}
+	return nil
+}
