@@ -1,0 +1,376 @@
+package plugin
+
+import (
+	"context"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/plugin/pack"
+	"agentenv.internal/agentenv/internal/term"
+)
+
+func newPeek(p *verb.Program) *cobra.Command {
+	var asJSON *bool
+	var ref string
+	cmd := &cobra.Command{
+		Use:   "peek URL",
+		Short: "Show what a repository would install, and install nothing",
+		Long: `Fetches a git plugin, or a plugin bundle with its members, and shows what they are. Nothing of a workspace changes, and none is needed. A member that can't be
+looked at stops no other; the exit code is 1 only where the repository itself can't be.`,
+		Example: "  agent-env plugin peek https://github.com/acme/desk-bundle --ref v1.2.0",
+		Args:    verb.Args("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return peek(cmd.Context(), p, args[0], ref, *asJSON)
+		},
+	}
+	cmd.Flags().StringVar(&ref, "ref", "", "look at this branch, tag or `COMMIT`, and not at the default branch")
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+// gitPeek is what peek --json prints.
+type gitPeek struct {
+	verb.Format
+	Kind        string       `json:"kind"` // plugin or bundle
+	Source      string       `json:"source_url"`
+	Commit      string       `json:"resolved_sha"`
+	Plugin      *gitPlugin   `json:"plugin"` // null of a bundle
+	ID          string       `json:"id"`
+	Name        string       `json:"name"`
+	Description string       `json:"description"`
+	Verified    string       `json:"verified_against"`
+	Enabled     []string     `json:"enabled"`
+	Members     []peekMember `json:"members"`
+	Config      any          `json:"config"`
+	MCP         any          `json:"mcp"`
+	Secrets     any          `json:"secrets"`
+	Inputs      any          `json:"config_inputs"`
+	Archetype   any          `json:"archetype"`
+	Problems    []string     `json:"problems"`
+}
+
+type peekMember struct {
+	ID      string     `json:"id"`
+	URL     string     `json:"url"`
+	Ref     string     `json:"ref"`
+	Builtin bool       `json:"builtin"`
+	Plugin  *gitPlugin `json:"plugin"` // null of one that comes with the program or can't be looked at
+	Error   *string    `json:"error"`
+}
+
+func encodePeek(k *app.GitPeek) gitPeek {
+	f := k.Item.Fetched
+	out := gitPeek{Format: verb.V1(), Kind: k.Item.Kind.String(), Source: f.Source.String(), Commit: f.Commit, Enabled: []string{}, Members: []peekMember{}, Problems: []string{}}
+	if m := k.Item.Manifest; m != nil {
+		pl := encodeGit(f, f.Ref, m)
+		out.Plugin, out.ID, out.Name, out.Description = &pl, m.ID, m.Name, m.Description
+	}
+	out.Problems = append(out.Problems, k.Item.Warnings...)
+	m := k.Pack
+	if m == nil {
+		return out
+	}
+	out.ID, out.Name, out.Description, out.Verified, out.Enabled = m.ID, m.Name, m.Description, m.VerifiedAgainst, all(m.On())
+	out.Config, out.MCP, out.Secrets, out.Inputs, out.Archetype = m.ConfigNode.Any(), m.ServersNode.Any(), m.SecretsNode.Any(), m.InputsNode.Any(), m.ArchetypeNode.Any()
+	for _, p := range k.Problems {
+		out.Problems = append(out.Problems, p.String())
+	}
+	for _, x := range k.Members {
+		row := peekMember{ID: x.ID, URL: x.URL, Ref: x.Ref, Builtin: x.Builtin}
+		switch {
+		case x.Err != nil:
+			row.Error = text(x.Err.Error())
+		case x.Item != nil && x.Item.Manifest != nil:
+			pl := encodeGit(x.Item.Fetched, x.Item.Fetched.Ref, x.Item.Manifest)
+			pl.Warnings = all(x.Item.Warnings)
+			row.Plugin = &pl
+		case x.Item != nil: // what comes with the program takes its place
+			row.Builtin = true
+		}
+		out.Members = append(out.Members, row)
+	}
+	return out
+}
+
+func peek(ctx context.Context, p *verb.Program, url, ref string, asJSON bool) error {
+	a, err := p.Ready()
+	if err != nil {
+		return err
+	}
+	k, err := a.PeekGit(ctx, url, ref)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = k.Close() }() // the files are let go of; the process ends
+	out := encodePeek(k)
+	if asJSON {
+		return p.Streams.JSON(out)
+	}
+	s := p.Streams
+	if k.Item.Superseded != "" {
+		s.Printf("%s comes with agent-env as %s\n", term.Clean(out.Source), k.Item.Superseded)
+		return nil
+	}
+	if out.Plugin != nil {
+		s.Printf("Plugin %s %s (%s) from %s\n", out.ID, term.Clean(out.Plugin.Version), short(out.Commit), term.Clean(out.Source))
+	} else {
+		s.Printf("Bundle %s (%s) from %s\n", term.Clean(out.ID), short(out.Commit), term.Clean(out.Source))
+	}
+	line := func(name string, values ...string) {
+		if text := strings.TrimSpace(strings.Join(values, ", ")); text != "" {
+			s.Printf("  %s: %s\n", name, term.Clean(text))
+		}
+	}
+	line("about", out.Description)
+	if out.Plugin != nil {
+		gitParts(line, out.Plugin.Contributes)
+	}
+	for _, m := range out.Members {
+		s.Printf("  %s\n", term.Clean(m.words()))
+	}
+	if k.Pack != nil {
+		line("verified against", out.Verified)
+		line("it suggests to enable", out.Enabled...)
+		tellAsks(line, k.Pack)
+	}
+	for _, w := range out.Problems {
+		s.Problem("Warning: %s", term.Clean(w))
+	}
+	return nil
+}
+
+// tellAsks prints what a bundle would set and ask for.
+func tellAsks(line func(string, ...string), m *pack.Manifest) {
+	var servers, inputs, secrets []string
+	for _, x := range m.Servers {
+		servers = append(servers, x.Name+" ("+x.Transport+")")
+	}
+	for _, x := range m.Inputs {
+		inputs = append(inputs, x.Key)
+	}
+	for _, x := range m.Secrets {
+		secrets = append(secrets, x.Key)
+	}
+	line("MCP servers", servers...)
+	line("it asks for", inputs...)
+	line("secrets that it wants", secrets...)
+}
+
+func (m peekMember) words() string {
+	ref := ""
+	if m.Ref != "" {
+		ref = " at " + m.Ref
+	}
+	switch {
+	case m.Error != nil:
+		return m.ID + ref + ": " + *m.Error
+	case m.Plugin != nil:
+		return m.ID + ref + ": " + m.Plugin.Version + " (" + short(m.Plugin.Commit) + ") " + m.Plugin.Description
+	default:
+		return m.ID + ": comes with agent-env"
+	}
+}
+
+func newVerifyBundle(p *verb.Program) *cobra.Command {
+	var asJSON *bool
+	cmd := &cobra.Command{
+		Use:   "verify-bundle DIR",
+		Short: "Check a plugin bundle in a folder as an install would",
+		Long: `Reads the bundle manifest in DIR strictly and fetches every member at the ref that it pins: its id, what it needs of agent-env, and that its program is there. No code
+of a plugin runs, and no workspace is needed or changed. The exit code is 1 where something is wrong.`,
+		Example: "  agent-env plugin verify-bundle .",
+		Args:    verb.Args("DIR"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return verifyBundle(cmd.Context(), p, args[0], *asJSON) },
+	}
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+func verifyBundle(ctx context.Context, p *verb.Program, dir string, asJSON bool) error {
+	a, err := p.Ready()
+	if err != nil {
+		return err
+	}
+	k, wrong, err := a.VerifyPack(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = k.Close() }() // the files are let go of; the process ends
+	type member struct {
+		ID       string   `json:"id"`
+		OK       bool     `json:"ok"`
+		Problems []string `json:"problems"`
+	}
+	rows, failed := []member{}, len(wrong[""]) > 0
+	for _, m := range k.Members {
+		rows = append(rows, member{m.ID, len(wrong[m.ID]) == 0, all(wrong[m.ID])})
+		failed = failed || len(wrong[m.ID]) > 0
+	}
+	if asJSON {
+		err = p.Streams.JSON(struct {
+			verb.Format
+			ID       string   `json:"id"`
+			OK       bool     `json:"ok"`
+			Problems []string `json:"problems"`
+			Members  []member `json:"members"`
+		}{verb.V1(), k.Pack.ID, !failed, all(wrong[""]), rows})
+	} else {
+		for _, w := range wrong[""] {
+			p.Streams.Println(term.Clean(w))
+		}
+		for _, m := range rows {
+			word := "ok"
+			if !m.OK {
+				word = strings.Join(m.Problems, "; ")
+			}
+			p.Streams.Printf("%s: %s\n", m.ID, term.Clean(word))
+		}
+	}
+	if err == nil && failed {
+		err = &verb.ExitError{Code: 1}
+	}
+	return err
+}
+
+func newBumpPins(p *verb.Program) *cobra.Command {
+	var asJSON *bool
+	var dry bool
+	cmd := &cobra.Command{
+		Use:   "bump-pins DIR",
+		Short: "Move the releases that a plugin bundle pins to the newest ones",
+		Long: `Rewrites the tags of releases (v1.2.3) that the plugin bundle in DIR pins to those of the newest releases. All else of the file stays as it is: comments, order, pins
+to commits and branches. The exit code is 1 where a source didn't answer.`,
+		Example: "  agent-env plugin bump-pins .",
+		Args:    verb.Args("DIR"),
+		RunE:    func(cmd *cobra.Command, args []string) error { return bump(cmd.Context(), p, args[0], dry, *asJSON) },
+	}
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "say what would be done, and do nothing")
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
+	return cmd
+}
+
+func bump(ctx context.Context, p *verb.Program, dir string, dry, asJSON bool) error {
+	a, err := p.Ready()
+	if err != nil {
+		return err
+	}
+	pins, err := a.BumpPins(ctx, dir, dry)
+	if err != nil {
+		return err
+	}
+	type row struct {
+		ID    string  `json:"id"`
+		Old   string  `json:"old"`
+		New   string  `json:"new"`
+		Error *string `json:"error"`
+	}
+	rows, failed, moved := []row{}, false, false
+	for _, x := range pins {
+		r := row{x.ID, x.Old, x.New, nil}
+		if x.Err != nil {
+			r.New, r.Error, failed = x.Old, text(x.Err.Error()), true
+		}
+		moved = moved || r.New != r.Old
+		rows = append(rows, r)
+	}
+	if asJSON {
+		err = p.Streams.JSON(struct {
+			verb.Format
+			DryRun bool  `json:"dry_run"`
+			Pins   []row `json:"pins"`
+		}{verb.V1(), dry, rows})
+	} else {
+		for _, r := range rows {
+			switch {
+			case r.Error != nil:
+				p.Streams.Printf("failed: %s %s\n", r.ID, term.Clean(*r.Error))
+			case r.New != r.Old:
+				p.Streams.Printf("bump: %s %s -> %s\n", r.ID, r.Old, r.New)
+			}
+		}
+		if !moved && !failed {
+			p.Streams.Println("all tag pins current")
+		}
+	}
+	if err == nil && failed {
+		err = &verb.ExitError{Code: 1}
+	}
+	return err
+}
+
+func newNew(p *verb.Program) *cobra.Command {
+	var summary, dir string
+	cmd := &cobra.Command{
+		Use:   "new NAME",
+		Short: "Begin a git plugin in a new folder",
+		Long: "Writes a folder with " + git.PluginFile + `, a skill to begin with and a README. The id is the name in lower-case letters, digits and dashes. The folder is a git plugin
+once it is a git repository with a commit.`,
+		Example: "  agent-env plugin new board --summary 'Keeps a board'",
+		Args:    verb.Args("NAME"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			files, id, err := pack.NewPlugin(args[0], summary)
+			if err != nil {
+				return err
+			}
+			return scaffold(p, dir, id, files)
+		},
+	}
+	cmd.Flags().StringVar(&summary, "summary", "", "one line of what it does")
+	cmd.Flags().StringVar(&dir, "dir", "", "the new `FOLDER` where it isn't ./ID")
+	return cmd
+}
+
+func newNewBundle(p *verb.Program) *cobra.Command {
+	var summary, dir string
+	var members, builtins []string
+	cmd := &cobra.Command{
+		Use:     "new-bundle NAME",
+		Short:   "Begin a plugin bundle in a new folder",
+		Long:    "Writes a folder with " + git.BundleFile + ". The id is the name in lower-case letters, digits and dashes. Without members it has a line to replace.",
+		Example: "  agent-env plugin new-bundle desk --member board=https://github.com/acme/board-plugin@v1.2.0 --builtin delegates",
+		Args:    verb.Args("NAME"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			var list []pack.Member
+			for _, id := range builtins {
+				list = append(list, pack.Member{ID: id, Builtin: true})
+			}
+			for _, text := range members {
+				m, err := pack.ReadMember(text)
+				if err != nil {
+					return err
+				}
+				list = append(list, m)
+			}
+			files, id, err := pack.NewBundle(args[0], summary, list)
+			if err != nil {
+				return err
+			}
+			return scaffold(p, dir, id, files)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&summary, "summary", "", "one line of what it is for")
+	f.StringVar(&dir, "dir", "", "the new `FOLDER` where it isn't ./ID")
+	f.StringArrayVar(&members, "member", nil, "a plugin, as `ID=URL` or ID=URL@REF; repeatable")
+	f.StringArrayVar(&builtins, "builtin", nil, "the `ID` of a plugin that comes with agent-env; repeatable")
+	return cmd
+}
+
+func scaffold(p *verb.Program, dir, id string, files map[string]string) error {
+	a, err := p.App()
+	if err != nil {
+		return err
+	}
+	if dir == "" {
+		dir = id
+	}
+	if err := a.Scaffold(dir, files); err != nil {
+		return err
+	}
+	p.Streams.Printf("Wrote %s\n", term.Clean(dir))
+	return nil
+}
