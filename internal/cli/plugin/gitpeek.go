@@ -2,6 +2,8 @@ package plugin
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -304,6 +306,7 @@ func bump(ctx context.Context, p *verb.Program, dir string, dry, asJSON bool) er
 
 func newNew(p *verb.Program) *cobra.Command {
 	var summary, dir string
+	var asJSON *bool
 	cmd := &cobra.Command{
 		Use:   "new NAME",
 		Short: "Begin a git plugin in a new folder",
@@ -316,17 +319,19 @@ once it is a git repository with a commit.`,
 			if err != nil {
 				return err
 			}
-			return scaffold(p, dir, id, files)
+			return scaffold(p, dir, id, files, *asJSON)
 		},
 	}
 	cmd.Flags().StringVar(&summary, "summary", "", "one line of what it does")
 	cmd.Flags().StringVar(&dir, "dir", "", "the new `FOLDER` where it isn't ./ID")
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
 	return cmd
 }
 
 func newNewBundle(p *verb.Program) *cobra.Command {
 	var summary, dir string
 	var members, builtins []string
+	var asJSON *bool
 	cmd := &cobra.Command{
 		Use:     "new-bundle NAME",
 		Short:   "Begin a plugin bundle in a new folder",
@@ -349,7 +354,7 @@ func newNewBundle(p *verb.Program) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return scaffold(p, dir, id, files)
+			return scaffold(p, dir, id, files, *asJSON)
 		},
 	}
 	f := cmd.Flags()
@@ -357,10 +362,11 @@ func newNewBundle(p *verb.Program) *cobra.Command {
 	f.StringVar(&dir, "dir", "", "the new `FOLDER` where it isn't ./ID")
 	f.StringArrayVar(&members, "member", nil, "a plugin, as `ID=URL` or ID=URL@REF; repeatable")
 	f.StringArrayVar(&builtins, "builtin", nil, "the `ID` of a plugin that comes with agent-env; repeatable")
+	asJSON = verb.JSONFlag(cmd, "print one JSON object")
 	return cmd
 }
 
-func scaffold(p *verb.Program, dir, id string, files map[string]string) error {
+func scaffold(p *verb.Program, dir, id string, files map[string]string, asJSON bool) error {
 	a, err := p.App()
 	if err != nil {
 		return err
@@ -370,6 +376,14 @@ func scaffold(p *verb.Program, dir, id string, files map[string]string) error {
 	}
 	if err := a.Scaffold(dir, files); err != nil {
 		return err
+	}
+	if asJSON {
+		return p.Streams.JSON(struct {
+			verb.Format
+			ID    string   `json:"id"`
+			Dir   string   `json:"dir"`
+			Files []string `json:"files"`
+		}{verb.V1(), id, dir, slices.Sorted(maps.Keys(files))})
 	}
 	p.Streams.Printf("Wrote %s\n", term.Clean(dir))
 	return nil
