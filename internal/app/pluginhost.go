@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 	"agentenv.internal/agentenv/internal/plugin/host"
 	"agentenv.internal/agentenv/internal/plugin/pyhost"
 	"agentenv.internal/agentenv/internal/requirement"
+	"agentenv.internal/agentenv/internal/run"
+	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/sdk/plugin"
@@ -156,6 +159,33 @@ func (a *App) hostCalls() *hostcalls.Calls {
 		Keeper: func(ctx context.Context) (hostcalls.Keeper, error) {
 			s, err := a.Store(ctx)
 			return bundlerun.Records{Store: s, Dir: a.runsDir()}, err
+		},
+		Runs: func(ctx context.Context) (runlog.Log, error) {
+			s, err := a.Store(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return s.Runs(), nil
+		},
+		Context: func(ctx context.Context, id string) (json.RawMessage, error) {
+			s, err := a.Store(ctx)
+			if err != nil {
+				return nil, err
+			}
+			return run.Context(ctx, s.Runs(), bundlerun.NewObjects(s), id)
+		},
+		Agents: a.getAgents,
+		Image: func(ctx context.Context, reference string) (string, error) {
+			images, err := a.Images(ctx)
+			if err != nil {
+				return "", err
+			}
+			root, release, err := images.Pull(ctx, reference, nil)
+			if err != nil {
+				return "", err
+			}
+			defer release()
+			return root.Ref, nil
 		},
 		Envs: a.getEnvs,
 		Boxes: func(ctx context.Context) (step.Boxes, error) {

@@ -122,7 +122,7 @@ func (a *App) named(ctx context.Context, remove []string) error {
 }
 
 func (a *App) reportOptions(e *dist.Environment, commands dist.Names) dist.ReportOptions {
-	return dist.ReportOptions{Builtin: a.builtinNames(commands), Impls: a.impls(), Config: a.configTrouble(), Loader: pluginLoader{a, e, true}}
+	return dist.ReportOptions{Builtin: a.builtinNames(commands), Impls: a.impls(), Config: a.configTrouble(), Loader: pluginLoader{a, e, true}, Aliases: a.Config().TypeAliases()}
 }
 
 // builtinNames tells which names the program serves itself.

@@ -152,8 +152,8 @@ func (b *builder) has(name string) bool {
 	return false
 }
 
-// imageRef takes "host/repository[:tag]@sha256:…", or a file of this machine: "oci:/dir@sha256:…", "docker-archive:/file@sha256:…". What a tag means
-// today only its registry knows.
+// imageRef takes "host/repository[:tag]@sha256:…", or an image of this machine: "oci:/dir@sha256:…", "docker-archive:/file@sha256:…",
+// "docker-daemon:name@sha256:…". What a tag means today only its registry knows.
 func (b *builder) imageRef() {
 	if b.Dockerfile != "" {
 		b.fault("--dockerfile", "put.flag", "an image put by reference has none")
@@ -161,7 +161,7 @@ func (b *builder) imageRef() {
 	image, digest, pinned := strings.Cut(b.Ref, "@")
 	scheme, file, _ := strings.Cut(image, ":")
 	host, rest, _ := strings.Cut(image, "/")
-	here := (scheme == "oci" || scheme == "docker-archive") && path.IsAbs(file)
+	here := (scheme == "oci" || scheme == "docker-archive") && path.IsAbs(file) || scheme == "docker-daemon" && file != ""
 	switch {
 	case !here && (rest == "" || host != "localhost" && !strings.ContainsAny(host, ".:")):
 		b.fault("--ref", "image.ref", "%s doesn't spell its registry; write it as registry.example/name:tag@sha256:…", diag.Repr(b.Ref))

@@ -55,6 +55,15 @@ func acme() *plugin.Plugin {
 				fmt.Fprintln(os.Stderr, err)
 				return 1
 			}
+			if len(args) == 3 && args[0] == "ask" { // METHOD PARAMS
+				var out json.RawMessage
+				if err := h.Ask(ctx, args[1], json.RawMessage(os.ExpandEnv(args[2])), &out); err != nil {
+					fmt.Fprintln(os.Stderr, err)
+					return 1
+				}
+				fmt.Println(string(out))
+				return 0
+			}
 			fmt.Println(settings.Greeting, args)
 			return len(args)
 		}}},

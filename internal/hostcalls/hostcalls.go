@@ -17,6 +17,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/plugin/host"
+	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
@@ -45,8 +46,16 @@ type Options struct {
 	Hide   func(value string)
 	Store  func(ctx context.Context) (store.Store, error)
 	Keeper func(ctx context.Context) (Keeper, error)
-	Envs   func(ctx context.Context) (*deploy.Envs, error)
-	Boxes  func(ctx context.Context) (step.Boxes, error)
+	// Runs are the runs of the store.
+	Runs func(ctx context.Context) (runlog.Log, error)
+	// Context is the context document that a run has left.
+	Context func(ctx context.Context, run string) (json.RawMessage, error)
+	// Image looks at an image of this machine and answers its reference with the digest, "docker-daemon:NAME@sha256:…".
+	Image func(ctx context.Context, reference string) (string, error)
+	Envs  func(ctx context.Context) (*deploy.Envs, error)
+	Boxes func(ctx context.Context) (step.Boxes, error)
+	// Agents are the agents that runs have deployed.
+	Agents func(ctx context.Context) (*deploy.Agents, error)
 	Log    *slog.Logger
 }
 
@@ -73,6 +82,8 @@ func (c *Calls) Funcs() map[string]host.Func {
 		"host/artifact.get":  serve(c.getArtifact),
 		"host/artifact.list": serve(c.listArtifacts),
 		"host/artifact.put":  serve(c.putArtifact),
+		"host/runs.query":    serve(c.queryRuns),
+		"host/agent.connect": serve(c.connectAgent),
 		"host/env.connect":   serve(c.connect),
 		"host/env.call":      serve(c.callTool),
 		"host/env.data":      serve(c.data),

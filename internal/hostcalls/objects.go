@@ -2,16 +2,9 @@ package hostcalls
 
 import (
 	"context"
-	"errors"
-	"io"
-	"os"
-	"path"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"agentenv.internal/agentenv/internal/artifact"
-	"agentenv.internal/agentenv/internal/artifactstore"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/plugin/host"
@@ -175,71 +168,4 @@ func (c *Calls) listArtifacts(ctx context.Context, _ *host.Caller, in struct {
 	}
 	slices.SortFunc(items, func(a, b item) int { return strings.Compare(a.ID, b.ID) })
 	return map[string]any{"items": items}, nil
-}
-
-// putArtifact stores a file as an artifact. What holds several, and environments and agents, come from bundles.
-func (c *Calls) putArtifact(ctx context.Context, by *host.Caller, in struct {
-	Kind string         `json:"kind"`
-	ID   string         `json:"id"`
-	Type string         `json:"type"`
-	Body map[string]any `json:"body"`
-	// Files are one: its path is its name.
-	Files []struct {
-		Path string `json:"path"`
-		File string `json:"file"`
-	} `json:"files"`
-},
-) (any, error) {
-	k, err := kindOf(in.Kind)
-	if err != nil {
-		return nil, err
-	}
-	if k != store.Artifact || in.Type != "" && in.Type != artifact.File {
-		return nil, host.Refuse("plugins store artifacts of type file; a %s of type %s is stored with a bundle: agent-env bundle register", k, diag.Repr(in.Type))
-	}
-	if len(in.Files) != 1 {
-		return nil, rpc.Errorf(rpc.CodeParams, "an artifact of type file has one file")
-	}
-	named, err := rename(by, in.Files[0].Path, in.Files[0].File)
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(filepath.Dir(named))
-	s, err := c.Store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	about, _ := in.Body["description"].(string)
-	out, err := artifactstore.New(s).Put(ctx, artifactstore.Put{
-		ID: in.ID, Type: artifact.File, Description: about, Paths: []string{named},
-	})
-	if err != nil {
-		return nil, host.Refuse("%v", err)
-	}
-	return map[string]any{"id": out.ID, "version": out.Version}, nil
-}
-
-// rename copies a plugin's file under its name in the store, which is the last part of its path there, into a folder of its own.
-func rename(by *host.Caller, name, from string) (string, error) {
-	if name = path.Base(name); name == "." || name == "/" || !filepath.IsLocal(name) {
-		return "", rpc.Errorf(rpc.CodeParams, "a file has no name")
-	}
-	r, err := content(by, from, nil)
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	dir, err := os.MkdirTemp(by.Temp, "put-")
-	if err != nil {
-		return "", err
-	}
-	w, err := os.Create(filepath.Join(dir, name))
-	if err == nil {
-		_, err = io.Copy(w, r)
-		err = errors.Join(err, w.Close())
-	}
-	if err != nil {
-		return "", errors.Join(err, os.RemoveAll(dir))
-	}
-	return w.Name(), nil
 }

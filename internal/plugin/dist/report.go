@@ -60,6 +60,8 @@ type ReportOptions struct {
 	Config  *Trouble // what is wrong with the configuration: groups that it has a say in are blocked
 	Loader  Loader   // nil: nothing is imported
 	Only    []string // these groups alone; all when empty
+	// Aliases are the spellings that the configuration reads as other types of artifacts ([artifacts] type_aliases).
+	Aliases map[string]string
 }
 
 // Report is every plugin of an environment and what became of what it offers.
@@ -96,6 +98,7 @@ func (e *Environment) Report(ctx context.Context, o ReportOptions) (Report, erro
 		found = slices.DeleteFunc(found, func(c Contribution) bool { return !slices.Contains(o.Only, c.Group) })
 	}
 	e.checkBundles(found)
+	refuseAliased(found, o.Aliases)
 	if o.Config != nil {
 		block(found, *o.Config, r.Groups)
 	} else {
@@ -227,6 +230,19 @@ func settleAlias(found []Contribution, c *Contribution, of string) {
 	if !own {
 		c.Status, c.Code = Failed, CodeAlias
 		c.Reason = fmt.Sprintf("its type is %s, which isn't the same class: %s can't be an older name of it", quote(of), quote(c.Name))
+	}
+}
+
+// refuseAliased settles artifact types whose name the configuration reads as another type: no document of theirs would ever be found.
+func refuseAliased(found []Contribution, aliases map[string]string) {
+	for i := range found {
+		c := &found[i]
+		of, aliased := aliases[c.Name]
+		if c.Group != GroupArtifacts || !aliased || of == c.Name || c.Status != "" && c.Status != Active {
+			continue
+		}
+		c.Status, c.Code = Skipped, CodeAlias
+		c.Reason = fmt.Sprintf("[artifacts] type_aliases of the configuration reads %s as %s: take that line away, or this plugin's type is never used", quote(c.Name), quote(of))
 	}
 }
 

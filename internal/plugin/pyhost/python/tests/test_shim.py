@@ -1,6 +1,6 @@
 import unittest
 
-from agent_env import _host, _reach
+from agent_env import _host, _reach, runs
 from agent_env.a2a_agent import A2AAgent
 from agent_env.artifact import Artifact, FileArtifact
 from agent_env.config import get_config
@@ -56,6 +56,18 @@ class Contexts(Asked):
         self.assertEqual(self.asked, [("host/env.connect", {"env_id": "e", "env_step_id": "up"})])
         self.assertEqual(_reach.headers("http://h/c/s/agentenv"), {"A": "b"})
         self.assertEqual(_reach.headers("http://h/c/sx"), {})
+
+    def test_an_agent_is_reached_by_its_door(self):
+        self.answers = {"host/agent.connect": {"a2a_url": "http://door", "headers": {"X": "1"}}, "host/url.reach": {"url": "http://far"}}
+        context = TaskStepContext.from_dict({"deployed_agents": [{"agent_name": "a"}]})
+        self.assertEqual(context.deployed_agents[0].a2a_url, "http://door")
+        self.assertEqual(context.deployed_agents[0].a2a_url, "http://door")
+        self.assertEqual(self.asked, [("host/agent.connect", {"agent_name": "a"})])
+        self.assertEqual(_reach.headers("http://door/x"), {"X": "1"})
+        self.assertEqual(context.to_dict()["deployed_agents"], [{"agent_name": "a"}])
+        self.answers["host/agent.connect"] = PermissionError("it doesn't speak A2A")
+        self.assertIsNone(TaskStepContext.from_dict({"deployed_agents": [{"agent_name": "b"}]}).deployed_agents[0].a2a_url)
+        self.assertEqual(TaskStepContext.from_dict({"deployed_agents": [{"agent_name": "c", "a2a_url": "http://c"}]}).deployed_agents[0].a2a_url, "http://far")
 
     def test_overrides(self):
         context = TaskStepContext(metadata={"user_overrides": {"step_params": {"s": {"a": 1}}}})
@@ -113,6 +125,25 @@ class Stores(Asked):
             FileArtifact.put("a", file_path="/nowhere/at/all")
         self.answers["host/secret.get"] = PermissionError("not granted")
         self.assertIsNone(get_config().get_secret_store().get("x"))
+
+    def test_runs_are_read_page_by_page(self):
+        pages = [{"runs": [{"id": "r2", "scores": {"v": 1}, "context": {"metadata": {"k": 1}}}], "next": "r2"}, {"runs": [{"id": "r1"}], "next": ""}]
+        self.ask_pages(pages)
+        found = list(runs.query(task="t", status=(s for s in ["passed"]), context=True))
+        self.assertEqual([(r.id, r.scores, r.context and r.context.metadata) for r in found], [("r2", {"v": 1}, {"k": 1}), ("r1", {}, None)])
+        self.assertEqual([p for _, p in self.asked], [{"task": "t", "status": ["passed"], "context": True, "limit": 100}, {"task": "t", "status": ["passed"], "context": True, "after": "r2", "limit": 100}])
+
+    def test_a_run_that_is_not_there(self):
+        self.answers = {"host/runs.query": PermissionError("there is no run 'x'")}
+        with self.assertRaisesRegex(LookupError, "no run"):
+            runs.get("x")
+
+    def ask_pages(self, pages):
+        def ask(method, params):
+            self.asked.append((method, params))
+            return pages.pop(0)
+
+        _host.connect(ask, lambda: self.kept)
 
     def test_agents_cards(self):
         card = {"capabilities": {"extensions": [{"uri": A2AAgent.EXT_MCP_CONFIG}]}}

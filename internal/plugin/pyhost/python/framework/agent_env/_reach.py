@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 from agentenv_protocol import transport
 
@@ -19,6 +19,20 @@ def environment(env_id: str, step: str) -> Dict[str, Any]:
             _remember(kept, answer.get(name), answer.get("headers"))
         kept[key] = answer
     return kept[key]
+
+
+def agent(name: str, url: Optional[str]) -> Optional[str]:
+    """The address of a deployed agent, a door's where it runs in a sandbox; ``url`` is what the context says of it."""
+    key = ("agent", name)
+    kept = _host.found()
+    if key not in kept:
+        try:
+            answer = _host.ask("host/agent.connect", agent_name=name)
+        except (PermissionError, NotImplementedError):
+            return address(url) if url else None
+        _remember(kept, answer.get("a2a_url"), answer.get("headers"))
+        kept[key] = answer
+    return kept[key].get("a2a_url")
 
 
 def address(url: str) -> str:

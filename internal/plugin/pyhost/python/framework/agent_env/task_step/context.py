@@ -33,8 +33,8 @@ class DeployedAgent(Record):
 
     @property
     def a2a_url(self) -> Optional[str]:
-        """Its address, None for one that has none."""
-        return _reach.address(self._url) if self._url else None
+        """The address at which this machine reaches it; None for one that speaks no A2A."""
+        return _reach.agent(self.agent_name, self._url)
 
     def to_dict(self) -> Dict[str, Any]:
         """Its document."""
