@@ -126,7 +126,7 @@ func (a *App) serveWorkspace(ctx context.Context, main *deploy.Agent, o Workspac
 	defer cancel()
 	err = errors.Join(end(ending), s.Close())
 	if failed == nil {
-		<-served
+		_ = <-served // that it was closed
 	}
 	return errors.Join(failed, err)
 }

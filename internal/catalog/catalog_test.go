@@ -174,7 +174,7 @@ func TestTheRestIsAddedWhenItIsAskedFor(t *testing.T) {
 		if o, ok := s.Origin("x"); !ok || o != builtin || asked != 0 {
 			t.Error("a built-in needs no more")
 		}
-		if !f(s) || !f(s) || asked != 1 {
+		if first, again := f(s), f(s); !first || !again || asked != 1 {
 			t.Error(name, asked)
 		}
 	}

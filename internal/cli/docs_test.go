@@ -98,7 +98,7 @@ func dedent(s string) string {
 }
 
 // bare are commands without --json: what they print is JSON whatever is asked, or no result of theirs.
-var bare = []string{"completion", "exec", "export"}
+var bare = []string{"completion", "exec", "export", "driver", "session"}
 
 // TestHelp: every command can be found, says in one line what it does, and has its arguments and flags documented.
 func TestHelp(t *testing.T) {

@@ -122,7 +122,8 @@ func TestPersonAtTerminal(t *testing.T) {
   {"id": "who", "type": "deploy_human_agent", "agent_name": "reviewer"},
   {"id": "ask", "type": "prompt_agent", "agent_name": "reviewer", "prompt": "Is it good?\nReally?", "prompt_id": "q"},
   {"id": "said", "type": "agent_prompt_response_verifier", "prompt_id": "q", "verifier_id": "said", "criteria": [{"type": "response_contains", "criterion": "says", "needles": ["good enough"]}]}
-]`} {
+]`,
+	} {
 		at := filepath.Join(home, "desk", name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 			t.Fatal(err)

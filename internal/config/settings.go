@@ -2,11 +2,10 @@ package config
 
 import (
 	"cmp"
-	"time"
-
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"

@@ -78,6 +78,7 @@ func (x *exporter) manifest(ctx context.Context) error {
 			use(bundle.EnvTypes, w.Type, w.Folder)
 		case ref.Artifact:
 			use(bundle.ArtifactTypes, w.Type, w.Folder)
+		default: // agents, tasks and evals have no types
 		}
 	}
 	d, err := x.options.Bundle.Declare(ctx, uses, false, nil)

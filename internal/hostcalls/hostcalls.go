@@ -153,7 +153,7 @@ func (c *Calls) config(_ context.Context, _ *host.Caller, in struct {
 }
 
 // content opens what a plugin hands in: a file, or a text. A file must be the plugin's own.
-func content(by *host.Caller, file string, text *string) (io.ReadCloser, error) {
+func content(file string, text *string) (io.ReadCloser, error) {
 	switch {
 	case file != "" && text != nil, file == "" && text == nil:
 		return nil, rpc.Errorf(rpc.CodeParams, "give file or text, one of them")

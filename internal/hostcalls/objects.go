@@ -27,7 +27,7 @@ func (c *Calls) putObject(ctx context.Context, by *host.Caller, in struct {
 	if by.Run == "" {
 		return nil, host.Refuse("objects are kept with a run, and this call has none")
 	}
-	r, err := content(by, in.File, in.Text)
+	r, err := content(in.File, in.Text)
 	if err != nil {
 		return nil, err
 	}

@@ -210,7 +210,7 @@ func rename(by *host.Caller, name, from string) (string, error) {
 	if name = path.Base(name); name == "." || name == "/" || !filepath.IsLocal(name) {
 		return "", rpc.Errorf(rpc.CodeParams, "a file has no name")
 	}
-	r, err := content(by, from, nil)
+	r, err := content(from, nil)
 	if err != nil {
 		return "", err
 	}

@@ -303,7 +303,7 @@ func (c *Calls) writeFile(ctx context.Context, by *host.Caller, in struct {
 	if err != nil {
 		return nil, err
 	}
-	r, err := content(by, in.File, in.Text)
+	r, err := content(in.File, in.Text)
 	if err != nil {
 		return nil, err
 	}

@@ -164,7 +164,7 @@ func (c *Client) Generate(ctx context.Context, r *Request) (*Response, error) {
 			c.e.Outage.Met()
 			met++
 			spent = met >= c.p.Tries
-			e.Judge(c.e.Named)
+			e = e.Judge(c.e.Named)
 		}
 		if !e.again() || spent || time.Since(start)+pause > c.p.Total {
 			return nil, e

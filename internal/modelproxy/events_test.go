@@ -21,14 +21,22 @@ var turns = map[string]struct {
 	path          string
 	first, second string
 }{
-	serve.Chat: {"/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`,
-		`{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"I look","tool_calls":[{"id":"CALL","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"CALL","content":"seen"}]}`},
-	serve.Messages: {"/v1/messages", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`,
-		`{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"text","text":"I look"},{"type":"tool_use","id":"CALL","name":"look","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"CALL","content":"seen"}]}]}`},
-	serve.Responses: {"/v1/responses", `{"model":"m","stream":true,"input":[{"role":"user","content":"hi"}]}`,
-		`{"model":"m","stream":true,"input":[{"role":"user","content":"hi"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look"}]},{"type":"function_call","call_id":"CALL","name":"look","arguments":"{}"},{"type":"function_call_output","call_id":"CALL","output":"seen"}]}`},
-	serve.Gemini: {"/v1beta/models/m:streamGenerateContent?alt=sse", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`,
-		`{"contents":[{"role":"user","parts":[{"text":"hi"}]},{"role":"model","parts":[{"text":"I look"},{"functionCall":{"id":"CALL","name":"look","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"CALL","name":"look","response":{"output":"seen"}}}]}]}`},
+	serve.Chat: {
+		"/v1/chat/completions", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`,
+		`{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"I look","tool_calls":[{"id":"CALL","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"CALL","content":"seen"}]}`,
+	},
+	serve.Messages: {
+		"/v1/messages", `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}]}`,
+		`{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"},{"role":"assistant","content":[{"type":"text","text":"I look"},{"type":"tool_use","id":"CALL","name":"look","input":{}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"CALL","content":"seen"}]}]}`,
+	},
+	serve.Responses: {
+		"/v1/responses", `{"model":"m","stream":true,"input":[{"role":"user","content":"hi"}]}`,
+		`{"model":"m","stream":true,"input":[{"role":"user","content":"hi"},{"type":"message","role":"assistant","content":[{"type":"output_text","text":"I look"}]},{"type":"function_call","call_id":"CALL","name":"look","arguments":"{}"},{"type":"function_call_output","call_id":"CALL","output":"seen"}]}`,
+	},
+	serve.Gemini: {
+		"/v1beta/models/m:streamGenerateContent?alt=sse", `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`,
+		`{"contents":[{"role":"user","parts":[{"text":"hi"}]},{"role":"model","parts":[{"text":"I look"},{"functionCall":{"id":"CALL","name":"look","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"CALL","name":"look","response":{"output":"seen"}}}]}]}`,
+	},
 }
 
 // TestEvents: what passes the door makes the same trajectory in each protocol, streamed or not, and it is a valid one.

@@ -79,6 +79,7 @@ func CheckName(name string) error {
 func (r *Registry) file(name string) string {
 	return filepath.Join(r.dir, strings.ToLower(name)+".json")
 }
+
 func (r *Registry) lock(name string) string {
 	return filepath.Join(r.dir, strings.ToLower(name)+".lock")
 }

@@ -160,14 +160,12 @@ func held(root doc.Node, path []string) (has bool, inTheWay doc.Node) {
 	return true, doc.Node{}
 }
 
-// free tells whether a setting may be seeded: nobody set it, in the file, as a secret or elsewhere, and nothing stands in its way.
-func (d *seeder) free(path []string, warn bool) bool {
+// free tells whether a setting may be seeded: nobody set it, in the file, as a secret or elsewhere, and nothing stands in its way. It warns of what does.
+func (d *seeder) free(path []string) bool {
 	has, scalar := held(d.config.Root(), path)
 	if scalar.Exists() {
-		if warn {
-			d.warn(scalar.Pos(), dotted(path), fmt.Sprintf("can't be set: a value of the configuration stands where its table would have to be (%s)", scalar.Kind()),
-				"nothing is changed there; make it a table if you want the bundle's setting")
-		}
+		d.warn(scalar.Pos(), dotted(path), fmt.Sprintf("can't be set: a value of the configuration stands where its table would have to be (%s)", scalar.Kind()),
+			"nothing is changed there; make it a table if you want the bundle's setting")
 		return false
 	}
 	if has || d.Set != nil && d.Set(path) {
@@ -202,7 +200,7 @@ func (d *seeder) defaults() error {
 	for _, in := range d.Pack.Inputs {
 		v := in.Value()
 		sec, known := d.Sections[in.Section()]
-		if _, answered := d.Answers.Values[in.Key]; answered || v == nil || !known || !d.free(settings(sec.ID, in.Setting()...), true) || !d.fit(in.Pos, in.Key, v) {
+		if _, answered := d.Answers.Values[in.Key]; answered || v == nil || !known || !d.free(settings(sec.ID, in.Setting()...)) || !d.fit(in.Pos, in.Key, v) {
 			continue
 		}
 		if in.Type == pack.Delegate && !d.hasDelegate(v.(string)) { // Read answers texts for all but booleans
@@ -231,7 +229,7 @@ func (d *seeder) input(in pack.Input, v any) error {
 		return d.set(inSecrets, v, secretOf(path)...)
 	}
 	if _, scalar := held(d.config.Root(), path); scalar.Exists() {
-		d.free(path, true) // tells
+		d.free(path) // tells
 		return nil
 	}
 	return d.set(inConfig, v, path...)
@@ -246,7 +244,7 @@ func (d *seeder) overlay() error {
 			continue
 		}
 		if has, scalar := held(d.config.Root(), settings(sec.ID)); scalar.Exists() || has && nodeAt(d.config.Root(), settings(sec.ID)).Kind() != doc.Object {
-			d.free(settings(sec.ID, "*"), true) // tells
+			d.free(settings(sec.ID, "*")) // tells
 			continue
 		}
 		if err := d.leaves(sec, values, settings(sec.ID)); err != nil {
@@ -269,7 +267,7 @@ func (d *seeder) leaves(sec Section, n doc.Node, path []string) error {
 			continue
 		}
 		switch {
-		case !d.free(at, true):
+		case !d.free(at):
 		case slices.Contains(sec.Secrets, at[3]):
 			d.warn(v.Pos(), dotted(at[2:]), "is a secret of the plugin, which no bundle may set", "")
 		case v.IsNull():

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -102,7 +101,7 @@ func newFront(a App) *front {
 		DisableCompression: true, MaxIdleConnsPerHost: 8, IdleConnTimeout: time.Minute,
 	}}
 	f.proxy = &httputil.ReverseProxy{
-		Transport: f.transport, FlushInterval: -1, ErrorLog: log.New(io.Discard, "", 0),
+		Transport: f.transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.Out.URL.Scheme, r.Out.URL.Host, r.Out.Host = "http", "app", "localhost"
 			r.Out.URL.RawQuery = r.In.URL.RawQuery // as it came

@@ -20,7 +20,7 @@ import (
 // appServer serves an app on a socket, with routes beside its own.
 func appServer(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "app") // paths of sockets are short
+	dir, err := os.MkdirTemp("", "app") //nolint:usetesting // paths of sockets are short
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -58,8 +58,10 @@ func TestExec(t *testing.T) {
 	} else if pid := strings.TrimSpace(got.Stdout); running(pid) {
 		t.Errorf("a child of a command that was stopped lives: %s", pid)
 	}
-	for _, body := range []string{`"argv":[],"request_id":"a"`, `"argv":["true"],"request_id":""`, `"argv":["no-such-program"],"request_id":"a"`, `"argv":["true"],"request_id":"a","cwd":"missing"`,
-		`"argv":["true"],"request_id":"a","timeout_s":0`, `"argv":["true"],"request_id":"a","timeout_s":3601`} {
+	for _, body := range []string{
+		`"argv":[],"request_id":"a"`, `"argv":["true"],"request_id":""`, `"argv":["no-such-program"],"request_id":"a"`, `"argv":["true"],"request_id":"a","cwd":"missing"`,
+		`"argv":["true"],"request_id":"a","timeout_s":0`, `"argv":["true"],"request_id":"a","timeout_s":3601`,
+	} {
 		if status, got := r.ext("/agentenv/ext/computer-exec/run", "{"+body+"}"); status != 400 || !strings.Contains(got, `"invalid_argument"`) {
 			t.Errorf("%s: %d %s", body, status, got)
 		}

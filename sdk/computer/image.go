@@ -84,6 +84,7 @@ func (m Image) pixels() (*image.RGBA, error) {
 		r, b = 2, 0
 	case RGB:
 		per = 3
+	default:
 	}
 	for i, j := 0, 0; j < len(out.Pix); i, j = i+per, j+4 {
 		px := m.Data[i : i+3 : i+3]

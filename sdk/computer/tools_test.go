@@ -124,12 +124,28 @@ func TestInputs(t *testing.T) {
 		t.Errorf("%v", p)
 	}
 	for _, c := range [][2]string{
-		{"computer_click", `{"x":1}`}, {"computer_click", `{"frame_id":"f1"}`}, {"computer_click", `{"x":1,"y":1,"count":4}`}, {"computer_click", `{"x":1,"y":1,"count":0}`},
-		{"computer_drag", `{"path":[[0,0]]}`}, {"computer_drag", `{"path":[[0,0],[1]]}`}, {"computer_drag", `{"path":[[0,0],[1,1],[2,2],[3,3]]}`},
-		{"computer_drag", `{"path":[[0,0],[1,1]],"duration_ms":10001}`}, {"computer_scroll", `{"direction":"up","amount":5}`}, {"computer_key", `{"keys":[]}`},
-		{"computer_key", `{"keys":["a"],"repeat":3}`}, {"computer_key", `{"keys":["ctrl"]}`}, {"computer_key", `{"keys":["ctrl+s"]}`}, {"computer_key", `{"keys":["Return"]}`},
-		{"computer_key", `{"keys":["a","a"]}`}, {"computer_type", `{"text":""}`}, {"computer_type", `{"text":"123456"}`}, {"computer_type", `{"text":"a\u001b"}`},
-		{"computer_wait", `{"ms":60001}`}, {"computer_wait", `{"ms":-1}`}, {"computer_keyboard_down", `{"keys":["a"],"hold_ms":10001}`}, {"computer_keyboard_up", `{}`},
+		{"computer_click", `{"x":1}`},
+		{"computer_click", `{"frame_id":"f1"}`},
+		{"computer_click", `{"x":1,"y":1,"count":4}`},
+		{"computer_click", `{"x":1,"y":1,"count":0}`},
+		{"computer_drag", `{"path":[[0,0]]}`},
+		{"computer_drag", `{"path":[[0,0],[1]]}`},
+		{"computer_drag", `{"path":[[0,0],[1,1],[2,2],[3,3]]}`},
+		{"computer_drag", `{"path":[[0,0],[1,1]],"duration_ms":10001}`},
+		{"computer_scroll", `{"direction":"up","amount":5}`},
+		{"computer_key", `{"keys":[]}`},
+		{"computer_key", `{"keys":["a"],"repeat":3}`},
+		{"computer_key", `{"keys":["ctrl"]}`},
+		{"computer_key", `{"keys":["ctrl+s"]}`},
+		{"computer_key", `{"keys":["Return"]}`},
+		{"computer_key", `{"keys":["a","a"]}`},
+		{"computer_type", `{"text":""}`},
+		{"computer_type", `{"text":"123456"}`},
+		{"computer_type", `{"text":"a\u001b"}`},
+		{"computer_wait", `{"ms":60001}`},
+		{"computer_wait", `{"ms":-1}`},
+		{"computer_keyboard_down", `{"keys":["a"],"hold_ms":10001}`},
+		{"computer_keyboard_up", `{}`},
 	} {
 		r.refuses("invalid_argument", c[0], c[1])
 	}

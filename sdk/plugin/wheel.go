@@ -94,5 +94,5 @@ func (p *Plugin) writeWheel(distribution, dir string) (string, error) {
 		return "", err
 	}
 	path := filepath.Join(dir, name)
-	return path, os.WriteFile(path, content, 0o644)
+	return path, os.WriteFile(path, content, 0o644) //nolint:forbidigo // a product, no state
 }

@@ -14,7 +14,6 @@ import (
 
 type sessionOptions struct {
 	size, largest, user, manager, home string
-	start                              []string
 }
 
 func newSession(p *verb.Program) *cobra.Command {
@@ -28,6 +27,7 @@ given, on that desktop. It lasts until it is told to end, or the driver ends. An
 Nothing here needs root, and the desktop never runs as root: started as root, all of it runs as --user, or, in a namespace where there is no such
 user, as an ordinary user of its own that is root outside.`,
 		Example: "  agent-env computer session --size 1280x800",
+		Args:    cobra.ArbitraryArgs,
 		RunE:    func(cmd *cobra.Command, args []string) error { return bringUp(cmd.Context(), p, o, args) },
 	}
 	f := cmd.Flags()

@@ -14,8 +14,14 @@ func TestLast(t *testing.T) {
 		n    int
 		want string
 	}{
-		{"a\nb\nc\n", -1, "a\nb\nc\n"}, {"a\nb\nc\n", 0, ""}, {"a\nb\nc\n", 1, "c\n"}, {"a\nb\nc\n", 2, "b\nc\n"}, {"a\nb\nc", 2, "b\nc"},
-		{"a\nb\n", 9, "a\nb\n"}, {"", 3, ""}, {"\n\n", 1, "\n"},
+		{"a\nb\nc\n", -1, "a\nb\nc\n"},
+		{"a\nb\nc\n", 0, ""},
+		{"a\nb\nc\n", 1, "c\n"},
+		{"a\nb\nc\n", 2, "b\nc\n"},
+		{"a\nb\nc", 2, "b\nc"},
+		{"a\nb\n", 9, "a\nb\n"},
+		{"", 3, ""},
+		{"\n\n", 1, "\n"},
 	} {
 		if got := string(last([]byte(tc.in), tc.n)); got != tc.want {
 			t.Errorf("the last %d of %q are %q, want %q", tc.n, tc.in, got, tc.want)

@@ -339,4 +339,3 @@ func (k *asker) ask(ctx context.Context, m *pack.Manifest, delegates []string) e
 	}
 	return nil
 }
-

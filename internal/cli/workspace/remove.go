@@ -18,7 +18,9 @@ func newRemove(p *verb.Program) *cobra.Command {
 		Long:              "Removes the workspace's .agentenv with configuration, soul, secrets and the list of plugins, and its folder where nothing else is in it. Plugins that no other\nworkspace uses go with the next prune.",
 		Args:              verb.Args("NAME"),
 		ValidArgsFunction: complete(p),
-		RunE:              func(cmd *cobra.Command, args []string) error { return remove(cmd.Context(), p, args[0], purge, *asJSON) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return remove(cmd.Context(), p, args[0], purge, *asJSON)
+		},
 	}
 	cmd.Flags().BoolVar(&purge, "purge", false, "remove the whole folder with all files in it")
 	asJSON = verb.JSONFlag(cmd, "print one JSON object")

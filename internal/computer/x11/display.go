@@ -12,9 +12,20 @@ import (
 // usualSizes are the sizes of the screen that are offered where they fit.
 func usualSizes() []computer.Size {
 	return []computer.Size{
-		{Width: 800, Height: 600}, {Width: 1024, Height: 768}, {Width: 1280, Height: 720}, {Width: 1280, Height: 800}, {Width: 1280, Height: 1024}, {Width: 1366, Height: 768},
-		{Width: 1440, Height: 900}, {Width: 1600, Height: 900}, {Width: 1680, Height: 1050}, {Width: 1920, Height: 1080}, {Width: 1920, Height: 1200},
-		{Width: 2560, Height: 1440}, {Width: 2560, Height: 1600}, {Width: 3840, Height: 2160},
+		{Width: 800, Height: 600},
+		{Width: 1024, Height: 768},
+		{Width: 1280, Height: 720},
+		{Width: 1280, Height: 800},
+		{Width: 1280, Height: 1024},
+		{Width: 1366, Height: 768},
+		{Width: 1440, Height: 900},
+		{Width: 1600, Height: 900},
+		{Width: 1680, Height: 1050},
+		{Width: 1920, Height: 1080},
+		{Width: 1920, Height: 1200},
+		{Width: 2560, Height: 1440},
+		{Width: 2560, Height: 1600},
+		{Width: 3840, Height: 2160},
 	}
 }
 

@@ -121,6 +121,7 @@ func (w *work) fill(m computer.Image, filtered bool, from, to int) {
 		r, b = 2, 0
 	case computer.RGB:
 		per = 3
+	default:
 	}
 	for y := from; y < to; y++ {
 		row := w.rows[(y-from)*width : (y-from+1)*width]

@@ -56,14 +56,15 @@ func dial(display, auth string) (*wire, error) {
 		return nil, err
 	}
 	var c net.Conn
+	d := net.Dialer{Timeout: answerTime}
 	if host == "" {
 		path := "/tmp/.X11-unix/X" + number
-		if c, err = net.DialTimeout("unix", path, answerTime); err != nil {
-			c, err = net.DialTimeout("unix", "@"+path, answerTime) // servers without that folder have it in the abstract alone
+		if c, err = d.Dial("unix", path); err != nil { //nolint:noctx // bounded
+			c, err = d.Dial("unix", "@"+path) //nolint:noctx // bounded; servers without that folder have it in the abstract alone
 		}
 	} else {
-		n, _ := strconv.Atoi(number) // it is a number
-		c, err = net.DialTimeout("tcp", net.JoinHostPort(host, strconv.Itoa(6000+n)), answerTime)
+		n, _ := strconv.Atoi(number)                                         // it is a number
+		c, err = d.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(6000+n))) //nolint:noctx // bounded
 	}
 	if err != nil {
 		return nil, err

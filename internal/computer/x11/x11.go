@@ -181,8 +181,9 @@ func buttonNumber(b computer.Button) byte {
 		return 8
 	case computer.Forward:
 		return 9
+	default:
+		return 1
 	}
-	return 1
 }
 
 // PointerMove moves the pointer.

@@ -358,8 +358,10 @@ func source(d Distribution) string {
 
 // note writes down how the generation came to be.
 func (w *work) note(dir string) error {
-	r := Record{Version: 1, Created: time.Now().UTC().Truncate(time.Second), Installer: w.tool.name(), Base: w.tool.base().Path,
-		Python: w.tool.base().Markers.PythonFullVersion, Markers: w.tool.base().Markers, Requested: []string{}, Installed: []Pinned{}}
+	r := Record{
+		Version: 1, Created: time.Now().UTC().Truncate(time.Second), Installer: w.tool.name(), Base: w.tool.base().Path,
+		Python: w.tool.base().Markers.PythonFullVersion, Markers: w.tool.base().Markers, Requested: []string{}, Installed: []Pinned{},
+	}
 	before, err := w.old.Record()
 	if err != nil {
 		return err

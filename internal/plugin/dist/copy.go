@@ -152,7 +152,7 @@ func relocate(dir, final string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(path, append(is, b[len(was):]...), info.Mode().Perm()); err != nil {
+		if err := os.WriteFile(path, append(is, b[len(was):]...), info.Mode().Perm()); err != nil { //nolint:forbidigo // of a generation that is being made
 			return err
 		}
 	}

@@ -78,7 +78,7 @@ func TestIndex(t *testing.T) {
 			t.Errorf("taken for an index: %.80q", text)
 		}
 	}
-	if err := (wheeltest.NotPlugin()).Install(filepath.Join(root, "lib", "python3.12", "site-packages"), filepath.Join(root, "bin")); err != nil {
+	if err := wheeltest.NotPlugin().Install(filepath.Join(root, "lib", "python3.12", "site-packages"), filepath.Join(root, "bin")); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, ok := readIndex(root); ok {

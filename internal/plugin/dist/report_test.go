@@ -59,8 +59,10 @@ func TestReport(t *testing.T) {
 		"two classes":        {dist.ReportOptions{Loader: l, Impls: []dist.Impl{impl("agentenv_e2e_shipper:ShippedCheck"), impl("m:Second")}}, blocked},
 		"a class that fails": {dist.ReportOptions{Loader: l, Impls: []dist.Impl{impl("m:Bad")}}, blocked},
 		"a built-in's name":  {dist.ReportOptions{Loader: l, Impls: []dist.Impl{impl("m:Core")}, Builtin: func(_, n string) bool { return n == "deploy_env" }}, blocked},
-		"no configuration": {dist.ReportOptions{Loader: l, Config: &dist.Trouble{Code: dist.CodeConfigBad, Reason: "r"}},
-			[]string{acme + "blocked config-unreadable", broken + "blocked config-unreadable", step + "blocked config-unreadable", folder + "active"}},
+		"no configuration": {
+			dist.ReportOptions{Loader: l, Config: &dist.Trouble{Code: dist.CodeConfigBad, Reason: "r"}},
+			[]string{acme + "blocked config-unreadable", broken + "blocked config-unreadable", step + "blocked config-unreadable", folder + "active"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r, err := e.Report(t.Context(), c.o)

@@ -99,7 +99,7 @@ func parseSource(text string) (Source, error) {
 // network checks host, port and the decoded path.
 func network(scheme, authority, p string) (Source, error) {
 	s := Source{Scheme: scheme}
-	host, port := authority, ""
+	var host, port string
 	if end := strings.LastIndexByte(authority, ']'); strings.HasPrefix(authority, "[") && end > 0 {
 		host, port = authority[1:end], strings.TrimPrefix(authority[end+1:], ":")
 		a, err := netip.ParseAddr(host)

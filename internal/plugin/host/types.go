@@ -162,10 +162,7 @@ func (p *Plugins) CheckType(ctx context.Context, w *bundle.Write) diag.List {
 	if err != nil {
 		return fault(err.Error())
 	}
-	config, err := configOf(w)
-	if err != nil {
-		return fault("can't be handed to the plugin: " + err.Error())
-	}
+	config := configOf(w)
 	var out plugin.Problems
 	err = s.Call(ctx, method, &Caller{}, func(call string) any {
 		if group == plugin.GroupEnvs {
@@ -187,7 +184,7 @@ func (p *Plugins) CheckType(ctx context.Context, w *bundle.Write) diag.List {
 }
 
 // configOf is a write's config as plugins get it: of environments with id and type, as their stored document has them.
-func configOf(w *bundle.Write) (json.RawMessage, error) {
+func configOf(w *bundle.Write) json.RawMessage {
 	m := make(map[string]any, len(w.Fields)+2)
 	for k, v := range w.Fields {
 		m[k] = v
@@ -195,7 +192,7 @@ func configOf(w *bundle.Write) (json.RawMessage, error) {
 	if w.Kind == ref.Env {
 		m["id"], m["type"] = w.ID, w.Type
 	}
-	return doc.Canonical(doc.Build(m)), nil
+	return doc.Canonical(doc.Build(m))
 }
 
 // MakeArtifact has the plugin of a write's type say what is stored of it. put stores the content of a file.
@@ -206,10 +203,7 @@ func (p *Plugins) MakeArtifact(
 	if err != nil {
 		return nil, nil, err
 	}
-	config, err := configOf(w)
-	if err != nil {
-		return nil, nil, err
-	}
+	config := configOf(w)
 	given, err := os.MkdirTemp(p.setup.TempDir, "agentenv-artifact-")
 	if err != nil {
 		return nil, nil, err

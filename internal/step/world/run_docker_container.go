@@ -207,11 +207,11 @@ func (e *RunDockerContainer) begin(ctx context.Context, c *step.Call, k *deploy.
 	if ready == "" {
 		return nil
 	}
-	return awaitReady(ctx, c, k, ready)
+	return awaitReady(ctx, k, ready)
 }
 
 // awaitReady runs a command in the container until it succeeds.
-func awaitReady(ctx context.Context, c *step.Call, k *deploy.Container, command string) error {
+func awaitReady(ctx context.Context, k *deploy.Container, command string) error {
 	wait, cancel := context.WithTimeoutCause(ctx, readyLimit, fmt.Errorf("its ready_command did not succeed within %s", readyLimit))
 	defer cancel()
 	last := ""

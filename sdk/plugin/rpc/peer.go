@@ -40,7 +40,7 @@ type Peer struct {
 }
 
 type task struct {
-	ctx context.Context
+	ctx context.Context //nolint:containedctx // the request's: it ends with its cancel, while it waits too
 	m   *message
 }
 
