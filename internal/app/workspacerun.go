@@ -126,7 +126,9 @@ func (a *App) serveWorkspace(ctx context.Context, main *deploy.Agent, o Workspac
 	defer cancel()
 	err = errors.Join(end(ending), s.Close())
 	if failed == nil {
-		_ = <-served // that it was closed
+		if end := <-served; !errors.Is(end, http.ErrServerClosed) {
+			failed = end
+		}
 	}
 	return errors.Join(failed, err)
 }

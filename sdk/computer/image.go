@@ -52,8 +52,7 @@ func (m Image) Check() error {
 
 // pixels is an opaque RGBA image of any format.
 func (m Image) pixels() (*image.RGBA, error) {
-	switch m.Format {
-	case PNG, JPEG:
+	if m.Format == PNG || m.Format == JPEG {
 		decode := png.Decode
 		if m.Format == JPEG {
 			decode = jpeg.Decode

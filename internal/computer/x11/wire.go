@@ -59,12 +59,12 @@ func dial(display, auth string) (*wire, error) {
 	d := net.Dialer{Timeout: answerTime}
 	if host == "" {
 		path := "/tmp/.X11-unix/X" + number
-		if c, err = d.Dial("unix", path); err != nil { //nolint:noctx // bounded
-			c, err = d.Dial("unix", "@"+path) //nolint:noctx // bounded; servers without that folder have it in the abstract alone
+		if c, err = d.Dial("unix", path); err != nil {
+			c, err = d.Dial("unix", "@"+path) // servers without that folder have it in the abstract alone
 		}
 	} else {
 		n, _ := strconv.Atoi(number)                                         // it is a number
-		c, err = d.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(6000+n))) //nolint:noctx // bounded
+		c, err = d.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(6000+n)))
 	}
 	if err != nil {
 		return nil, err
