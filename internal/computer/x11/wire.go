@@ -63,7 +63,7 @@ func dial(display, auth string) (*wire, error) {
 			c, err = d.Dial("unix", "@"+path) // servers without that folder have it in the abstract alone
 		}
 	} else {
-		n, _ := strconv.Atoi(number)                                         // it is a number
+		n, _ := strconv.Atoi(number) // it is a number
 		c, err = d.Dial("tcp", net.JoinHostPort(host, strconv.Itoa(6000+n)))
 	}
 	if err != nil {
