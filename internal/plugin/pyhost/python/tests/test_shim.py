@@ -6,6 +6,8 @@ from agent_env.artifact import Artifact, FileArtifact
 from agent_env.config import get_config
 from agent_env.entity_refs import EntityRef
 from agent_env.env.env import DeployedEnv, DeployedSandboxEnv
+from agent_env.store.routing import namespace_routing
+from agent_env.task.store import find_task_instance, get_task_instance_store, task_instances
 from agent_env.task_step import RetryConfig, TaskStep, TaskStepContext
 from agentenv_protocol import AgentEnvEnvironment, extension, get_data
 
@@ -130,13 +132,21 @@ class Stores(Asked):
         pages = [{"runs": [{"id": "r2", "scores": {"v": 1}, "context": {"metadata": {"k": 1}}}], "next": "r2"}, {"runs": [{"id": "r1"}], "next": ""}]
         self.ask_pages(pages)
         found = list(runs.query(task="t", status=(s for s in ["passed"]), context=True))
-        self.assertEqual([(r.id, r.scores, r.context and r.context.metadata) for r in found], [("r2", {"v": 1}, {"k": 1}), ("r1", {}, None)])
+        self.assertEqual([(r.id, r.scores, r.context) for r in found], [("r2", {"v": 1}, {"metadata": {"k": 1}}), ("r1", {}, None)])
         self.assertEqual([p for _, p in self.asked], [{"task": "t", "status": ["passed"], "context": True, "limit": 100}, {"task": "t", "status": ["passed"], "context": True, "after": "r2", "limit": 100}])
 
     def test_a_run_that_is_not_there(self):
         self.answers = {"host/runs.query": PermissionError("there is no run 'x'")}
         with self.assertRaisesRegex(LookupError, "no run"):
             runs.get("x")
+        self.assertIsNone(find_task_instance("x"))
+
+    def test_runs_by_the_names_that_plugins_know(self):
+        self.ask_pages([{"runs": [{"id": f"r{v}", "task_version": v % 2} for v in range(6)], "next": ""}, {"runs": [{"id": "r1", "context": {"metadata": {}}}]}])
+        self.assertEqual([r.instance_id for r in task_instances("t", task_version=1, offset=1, limit=1)], ["r3"])
+        with namespace_routing():
+            self.assertEqual(get_task_instance_store().get("r1").context, {"metadata": {}})
+        self.assertEqual(self.asked[1], ("host/runs.query", {"run": "r1", "context": True}))
 
     def ask_pages(self, pages):
         def ask(method, params):

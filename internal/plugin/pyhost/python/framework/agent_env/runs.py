@@ -6,21 +6,20 @@ from typing import Any, ClassVar, Dict, Iterable, Iterator, List, Optional
 
 from . import _host
 from ._record import Record
-from .task_step.context import TaskStepContext
 
 PAGE = 100
 """How many runs are read at a time."""
 
 
 class Run(Record):
-    """One run: ``id``, ``task_id``, ``status``, ``scores`` by verifier, times as texts, and its ``context`` when that was asked for."""
+    """One run: ``id``, ``task_id``, ``status``, ``scores`` by verifier, times as texts, and its ``context`` document when that was asked for."""
 
-    _defaults: ClassVar[Dict[str, Any]] = {"task_id": "", "task_version": 0, "label": "", "status": "", "error": None, "started": None, "ended": None, "scores": {}}
+    _defaults: ClassVar[Dict[str, Any]] = {"task_id": "", "task_version": 0, "label": "", "status": "", "error": None, "started": None, "ended": None, "scores": {}, "context": None}
 
-    def __init__(self, **members: Any):
-        context = members.pop("context", None)
-        super().__init__(**members)
-        self.context: Optional[TaskStepContext] = TaskStepContext.from_dict(context) if isinstance(context, dict) else None
+    @property
+    def instance_id(self) -> str:
+        """Its id, as steps know it."""
+        return str(self.id)
 
 
 def query(task: Optional[str] = None, status: Optional[Iterable[str]] = None, context: bool = False) -> Iterator[Run]:

@@ -1,0 +1,1 @@
+"""Tasks, as far as their runs can be read."""
