@@ -57,7 +57,12 @@ func acme() *plugin.Plugin {
 			}
 			if len(args) == 3 && args[0] == "ask" { // METHOD PARAMS
 				var out json.RawMessage
-				if err := h.Ask(ctx, args[1], json.RawMessage(os.ExpandEnv(args[2])), &out); err != nil {
+				if err := h.Ask(ctx, args[1], json.RawMessage(os.Expand(args[2], func(name string) string {
+					if name == "TEMP" {
+						return h.TempDir()
+					}
+					return os.Getenv(name)
+				})), &out); err != nil {
 					fmt.Fprintln(os.Stderr, err)
 					return 1
 				}
