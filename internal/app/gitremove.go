@@ -120,7 +120,7 @@ func (a *App) UninstallGit(ctx context.Context, id string, purge bool) (*GitRemo
 	if err != nil {
 		return nil, err
 	}
-	if b := strings.TrimPrefix(row.By, "bundle:"); b != row.By {
+	if b, ok := strings.CutPrefix(row.By, "bundle:"); ok {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%s was installed by the plugin bundle %s; the next update of the bundle brings it back", id, diag.Clean(b)))
 	}
 	a.prune(ctx, s, []git.Row{row}, out)

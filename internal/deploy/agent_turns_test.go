@@ -31,7 +31,7 @@ func TestTurns(t *testing.T) {
 				var seconds []string
 				start := time.Now()
 				var wg sync.WaitGroup
-				for _, p := range strings.Fields(tt.prompts) {
+				for p := range strings.FieldsSeq(tt.prompts) {
 					conversation, with, _ := strings.Cut(p, ":")
 					wg.Go(func() {
 						_, leave, err := q.enter(t.Context(), conversation, with)

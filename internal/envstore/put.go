@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"agentenv.internal/agentenv/internal/agent"
@@ -80,9 +81,7 @@ func (p Put) check() (map[string]any, error) {
 		env.Check(env.MCPServer, n, []string{env.ProviderGateway, env.ProviderServer}, &l)
 	}
 	out := map[string]any{}
-	for k, v := range p.Fields {
-		out[k] = v
-	}
+	maps.Copy(out, p.Fields)
 	if p.Description != "" {
 		out["description"] = p.Description
 	}

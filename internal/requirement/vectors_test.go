@@ -3,6 +3,7 @@ package requirement_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -26,9 +27,7 @@ func (s set) Find(name string) (requirement.Dist, bool) { d, ok := s[name]; retu
 
 func (s set) with(name, version string, requires ...string) set {
 	out := set{}
-	for k, v := range s {
-		out[k] = v
-	}
+	maps.Copy(out, s)
 	out[requirement.Canonical(name)] = requirement.Dist{Name: name, Version: version, Requires: requires}
 	return out
 }

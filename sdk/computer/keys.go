@@ -21,7 +21,7 @@ BrowserBack BrowserFavorites BrowserForward BrowserHome BrowserRefresh BrowserSe
 // NamedKeys are all keys that have names.
 func NamedKeys() []Key {
 	var out []Key
-	for _, n := range strings.Fields(namedKeys) {
+	for n := range strings.FieldsSeq(namedKeys) {
 		out = append(out, Key(n))
 	}
 	for i := 1; i <= 24; i++ {

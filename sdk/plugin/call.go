@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 
@@ -81,9 +82,7 @@ func (c *Call) Score(score float64, details map[string]any) error {
 		d.Verifier = c.Step
 	}
 	m := map[string]any{}
-	for k, v := range details {
-		m[k] = v
-	}
+	maps.Copy(m, details)
 	m["score"] = score
 	return c.Set(Path("metadata", "verifications", d.Verifier), m)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -86,9 +87,7 @@ func (f *Fetcher) get(ctx context.Context, address string, header http.Header) (
 	if err != nil {
 		return nil, err
 	}
-	for name, v := range header {
-		req.Header[name] = v
-	}
+	maps.Copy(req.Header, header)
 	req.Header.Set("User-Agent", "agent-env")
 	if f.o.GitHub != nil {
 		f.o.GitHub(req)

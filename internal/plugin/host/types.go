@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -186,9 +187,7 @@ func (p *Plugins) CheckType(ctx context.Context, w *bundle.Write) diag.List {
 // configOf is a write's config as plugins get it: of environments with id and type, as their stored document has them.
 func configOf(w *bundle.Write) json.RawMessage {
 	m := make(map[string]any, len(w.Fields)+2)
-	for k, v := range w.Fields {
-		m[k] = v
-	}
+	maps.Copy(m, w.Fields)
 	if w.Kind == ref.Env {
 		m["id"], m["type"] = w.ID, w.Type
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -295,13 +296,9 @@ func TestPluginsOfTheWild(t *testing.T) {
 	row := func(step, typ, value string, fields map[string]any, more map[string]any) []string {
 		t.Helper()
 		doc := map[string]any{"id": step, "type": typ, "env_id": id}
-		for k, v := range fields {
-			doc[k] = v
-		}
+		maps.Copy(doc, fields)
 		ctx := deployed(card)
-		for k, v := range more {
-			ctx["metadata"].(map[string]any)[k] = v
-		}
+		maps.Copy(ctx["metadata"].(map[string]any), more)
 		ops, err := b.execute(stepEntry(typ, value), doc, ctx)
 		if err != nil {
 			return []string{"error " + err.Error()}
