@@ -81,6 +81,9 @@ func (r *running) end(t *testing.T, limit time.Duration) int {
 }
 
 func TestFirstSignalTearsDown(t *testing.T) {
+	heard := make(chan os.Signal, 1)
+	signal.Notify(heard, syscall.SIGHUP) // what this process ignores, as under nohup, its children would
+	defer signal.Stop(heard)
 	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143, syscall.SIGHUP: 129} {
 		t.Run(sig.String(), func(t *testing.T) {
 			r := start(t, sleeper(t), "run", "./b")
