@@ -92,11 +92,18 @@ func (s *Store) Get(ctx context.Context, key string, build func(ctx context.Cont
 	if err := s.prepare(name); err != nil {
 		return nil, err
 	}
-	for {
+	for pause := time.Millisecond; ; pause = min(2*pause, 25*time.Millisecond) {
 		if h, err := s.hold(ctx, name); h != nil || err != nil {
 			return h, err
 		}
-		lock, err := atomicfile.NewLock(ctx, s.lockPath(name))
+		lock, err := atomicfile.TryLock(s.lockPath(name))
+		if errors.Is(err, atomicfile.ErrLocked) {
+			// Others look as we did, or use by now what one of them built. They may use it for hours: nobody waits to be alone with a tree.
+			if err := sleep(ctx, pause); err != nil {
+				return nil, err
+			}
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -115,6 +122,17 @@ func (s *Store) Get(ctx context.Context, key string, build func(ctx context.Cont
 		if err := lock.Unlock(); err != nil {
 			return nil, err
 		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-t.C:
+		return nil
 	}
 }
 

@@ -21,6 +21,8 @@ import (
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
+
+	"agentenv.internal/agentenv/internal/atomicfile"
 )
 
 // The test binary plays other processes: TREESTORE_ROLE says which, TREESTORE_DIR where.
@@ -248,6 +250,48 @@ func TestManyAskAtOnce(t *testing.T) {
 	wg.Wait()
 	if builds.Load() != 2 || fails.Load() != 1 {
 		t.Errorf("%d builds, %d failures", builds.Load(), fails.Load())
+	}
+}
+
+// TestNobodyWaitsToBeAlone: who saw no tree takes the one that came meanwhile, though others hold it.
+func TestNobodyWaitsToBeAlone(t *testing.T) {
+	s, other := store(t, Options{}), store(t, Options{})
+	name := nameOf("key")
+	if err := s.prepare(name); err != nil {
+		t.Fatal(err)
+	}
+	user, err := atomicfile.TrySharedLock(s.lockPath(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer user.Unlock()
+	got := make(chan error, 1)
+	go func() {
+		h, err := s.Get(t.Context(), "key", func(context.Context, string) error { return errors.New("built beside a user") })
+		if err == nil {
+			err = h.Release()
+		}
+		got <- err
+	}()
+	select {
+	case err := <-got:
+		t.Fatal("it did not wait for a tree:", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	h, err := other.Get(t.Context(), "key", func(_ context.Context, dir string) error { return fill(dir, "x") })
+	if err == nil {
+		err = errors.Join(h.Release(), os.Rename(filepath.Join(other.dir, name), filepath.Join(s.dir, name)))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-got:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it waits until others have done with the tree")
 	}
 }
 
