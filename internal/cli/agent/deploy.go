@@ -57,19 +57,6 @@ secret, which is kept in that process alone. agent-env agent show prints it agai
 	return cmd
 }
 
-// variables are those of --env-var.
-func variables(list []string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, text := range list {
-		k, v, ok := strings.Cut(text, "=")
-		if !ok || k == "" {
-			return nil, verb.Usagef("--env-var takes KEY=VALUE, not %q", text)
-		}
-		out[k] = v
-	}
-	return out, nil
-}
-
 // deployed is what --json prints.
 type deployed struct {
 	verb.Format
@@ -85,7 +72,7 @@ func deploy(ctx context.Context, p *verb.Program, text string, o deployOptions) 
 		return verb.Usagef("limits can't be negative")
 	}
 	var err error
-	if o.order.Vars, err = variables(o.vars); err != nil {
+	if o.order.Vars, err = verb.Pairs("--env-var", o.vars); err != nil {
 		return err
 	}
 	a, f, err := open(ctx, p)

@@ -42,7 +42,7 @@ agents/ would write, by the same checks. A folder that has not changed is not wr
 }
 
 func put(ctx context.Context, p *verb.Program, id, folder string, o putOptions) error {
-	vars, err := variables(o.vars)
+	vars, err := verb.Pairs("--env-var", o.vars)
 	if err != nil {
 		return err
 	}

@@ -90,6 +90,19 @@ func Args(names ...string) cobra.PositionalArgs {
 	}
 }
 
+// Pairs takes the KEY=VALUE texts of a flag apart; of a key that is there twice the last one counts.
+func Pairs(flag string, list []string) (map[string]string, error) {
+	out := map[string]string{}
+	for _, text := range list {
+		k, v, ok := strings.Cut(text, "=")
+		if !ok || k == "" {
+			return nil, Usagef("%s takes KEY=VALUE, not %q", flag, text)
+		}
+		out[k] = v
+	}
+	return out, nil
+}
+
 // Group is a command that only holds others: alone it prints its help and is a usage error.
 func Group(name, short string, children ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{

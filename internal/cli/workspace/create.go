@@ -83,7 +83,7 @@ func create(ctx context.Context, p *verb.Program, name string, o createOptions) 
 	if o.bundle == "" && (len(o.inputs) > 0 || o.secrets != "" || o.ref != "") {
 		return verb.Usagef("--ref, --input and --secrets are of a bundle; name it with --bundle")
 	}
-	typed, err := pairs(o.inputs)
+	typed, err := verb.Pairs("--input", o.inputs)
 	if err != nil {
 		return err
 	}
@@ -161,19 +161,6 @@ func told(p *verb.Program, w *workspace.Created, asJSON bool) error {
 }
 
 func some(s []string) []string { return append([]string{}, s...) }
-
-// pairs takes KEY=VALUE apart.
-func pairs(list []string) (map[string]string, error) {
-	out := map[string]string{}
-	for _, text := range list {
-		k, v, ok := strings.Cut(text, "=")
-		if !ok || k == "" {
-			return nil, verb.Usagef("--input takes KEY=VALUE, not %q", text)
-		}
-		out[k] = v
-	}
-	return out, nil
-}
 
 const maxSecrets = 1 << 20
 
