@@ -122,11 +122,7 @@ func peek(ctx context.Context, p *verb.Program, url, ref string, asJSON bool) er
 	} else {
 		s.Printf("Bundle %s (%s) from %s\n", term.Clean(out.ID), short(out.Commit), term.Clean(out.Source))
 	}
-	line := func(name string, values ...string) {
-		if text := strings.TrimSpace(strings.Join(values, ", ")); text != "" {
-			s.Printf("  %s: %s\n", name, term.Clean(text))
-		}
-	}
+	line := liner(s)
 	line("about", out.Description)
 	if out.Plugin != nil {
 		gitParts(line, out.Plugin.Contributes)
@@ -233,7 +229,7 @@ func verifyBundle(ctx context.Context, p *verb.Program, dir string, asJSON bool)
 		}
 	}
 	if err == nil && failed {
-		err = &verb.ExitError{Code: 1}
+		err = verb.Exit(verb.Refused)
 	}
 	return err
 }
@@ -299,7 +295,7 @@ func bump(ctx context.Context, p *verb.Program, dir string, dry, asJSON bool) er
 		}
 	}
 	if err == nil && failed {
-		err = &verb.ExitError{Code: 1}
+		err = verb.Exit(verb.Refused)
 	}
 	return err
 }

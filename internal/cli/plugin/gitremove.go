@@ -140,30 +140,29 @@ Settings and secrets stay unless --purge is said; then the MCP servers that the 
 	return cmd
 }
 
+// removed is what uninstall --json prints, and uninstall-bundle with more behind it.
+type removed struct {
+	verb.Format
+	ID       string   `json:"id"`
+	Removed  []string `json:"removed"`
+	Purged   bool     `json:"purged"`
+	Warnings []string `json:"warnings"`
+}
+
 // tellRemoval prints what uninstalling did.
 func tellRemoval(p *verb.Program, r *app.GitRemoval, bundle, purge, asJSON bool) error {
 	if asJSON {
-		one := struct {
-			verb.Format
-			ID       string   `json:"id"`
-			Removed  []string `json:"removed"`
-			Purged   bool     `json:"purged"`
-			Warnings []string `json:"warnings"`
-		}{verb.V1(), r.ID, all(r.Removed), purge, all(r.Warnings)}
+		one := removed{verb.V1(), r.ID, all(r.Removed), purge, all(r.Warnings)}
 		if !bundle {
 			return p.Streams.JSON(one)
 		}
 		return p.Streams.JSON(struct {
-			verb.Format
-			ID       string   `json:"id"`
-			Removed  []string `json:"removed"`
-			Purged   bool     `json:"purged"`
-			Warnings []string `json:"warnings"`
-			Members  []string `json:"removed_members"`
-			Kept     []string `json:"kept"`
-			Missing  []string `json:"skipped_missing"`
-			Servers  []string `json:"mcp_removed"`
-		}{one.Format, r.ID, one.Removed, purge, one.Warnings, all(r.Members), all(r.Kept), all(r.Missing), all(r.Servers)})
+			removed
+			Members []string `json:"removed_members"`
+			Kept    []string `json:"kept"`
+			Missing []string `json:"skipped_missing"`
+			Servers []string `json:"mcp_removed"`
+		}{one, all(r.Members), all(r.Kept), all(r.Missing), all(r.Servers)})
 	}
 	s := p.Streams
 	s.Printf("Removed %s: %s\n", r.ID, strings.Join(r.Removed, ", "))

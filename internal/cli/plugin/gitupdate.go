@@ -77,7 +77,7 @@ func outdated(ctx context.Context, p *verb.Program, asJSON bool) error {
 		}
 	}
 	if err == nil && failed {
-		err = &verb.ExitError{Code: 1}
+		err = verb.Exit(verb.Refused)
 	}
 	return err
 }

@@ -164,7 +164,7 @@ func install(ctx context.Context, p *verb.Program, o app.GitInstall, asJSON bool
 
 // tellBundle prints what a bundle suggests.
 func tellBundle(s *term.Streams, b *gitBundle, config doc.Node) {
-	s.Printf("Bundle %s (%s) from %s\n", b.ID, b.Commit[:10], term.Clean(b.Source))
+	s.Printf("Bundle %s (%s) from %s\n", b.ID, short(b.Commit), term.Clean(b.Source))
 	if len(b.Builtin) > 0 {
 		s.Printf("  comes with agent-env: %s\n", term.Clean(strings.Join(b.Builtin, ", ")))
 	}
@@ -184,12 +184,8 @@ func tellGit(s *term.Streams, pl gitPlugin, dry bool) {
 	if dry {
 		word = map[git.Outcome]string{git.Added: "Would install", git.Updated: "Would update", git.Unchanged: "Up to date:"}[pl.Outcome]
 	}
-	s.Printf("%s %s %s (%s) from %s\n", word, pl.ID, term.Clean(pl.Version), pl.Commit[:10], term.Clean(pl.Source))
-	line := func(name string, values ...string) {
-		if text := strings.TrimSpace(strings.Join(values, ", ")); text != "" {
-			s.Printf("  %s: %s\n", name, term.Clean(text))
-		}
-	}
+	s.Printf("%s %s %s (%s) from %s\n", word, pl.ID, term.Clean(pl.Version), short(pl.Commit), term.Clean(pl.Source))
+	line := liner(s)
 	line("about", pl.Description)
 	line("repository", pl.Repository)
 	gitParts(line, pl.Contributes)
@@ -201,6 +197,15 @@ func tellGit(s *term.Streams, pl gitPlugin, dry bool) {
 	}
 	if pl.Outcome == git.Added && !dry {
 		s.Println("  It is not enabled: agent-env plugin enable " + pl.ID + " turns it on.")
+	}
+}
+
+// liner prints one line of a plugin or a bundle: what it is, and its values; nothing where there are none.
+func liner(s *term.Streams) func(name string, values ...string) {
+	return func(name string, values ...string) {
+		if text := strings.TrimSpace(strings.Join(values, ", ")); text != "" {
+			s.Printf("  %s: %s\n", name, term.Clean(text))
+		}
 	}
 }
 
@@ -227,7 +232,7 @@ here and unchanged asks no server for anything. One plugin that fails stops no o
 		Example: "  agent-env plugin sync",
 		Args:    verb.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return stand(cmd.Context(), p, *asJSON, (*git.Store).Sync, "Nothing is installed from git.")
+			return stand(cmd.Context(), p, *asJSON, (*git.Store).Sync)
 		},
 	}
 	asJSON = verb.JSONFlag(cmd, "print one JSON object")
@@ -243,7 +248,7 @@ func newVerify(p *verb.Program) *cobra.Command {
 		Example: "  agent-env plugin verify",
 		Args:    verb.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return stand(cmd.Context(), p, *asJSON, (*git.Store).Verify, "Nothing is installed from git.")
+			return stand(cmd.Context(), p, *asJSON, (*git.Store).Verify)
 		},
 	}
 	asJSON = verb.JSONFlag(cmd, "print one JSON object")
@@ -280,7 +285,7 @@ func encodeRow(s git.Standing, enabled bool) gitRow {
 func bad(s git.State) bool { return s == git.Missing || s == git.Modified || s == git.Failed }
 
 // stand does something with all rows of the lock and prints what is here of them.
-func stand(ctx context.Context, p *verb.Program, asJSON bool, do func(*git.Store, context.Context) ([]git.Standing, error), none string) error {
+func stand(ctx context.Context, p *verb.Program, asJSON bool, do func(*git.Store, context.Context) ([]git.Standing, error)) error {
 	a, err := p.Ready()
 	if err != nil {
 		return err
@@ -313,7 +318,7 @@ func stand(ctx context.Context, p *verb.Program, asJSON bool, do func(*git.Store
 			p.Streams.Printf("%s: %s%s\n", r.ID, r.State, tail)
 		}
 		if len(rows) == 0 {
-			p.Streams.Note("%s", none)
+			p.Streams.Note("Nothing is installed from git.")
 		}
 	}
 	if err == nil && failed {

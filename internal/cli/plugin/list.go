@@ -101,7 +101,7 @@ func gitTable(s *term.Streams, rows []app.GitPlugin) error {
 		case r.Enabled:
 			state = "enabled"
 		}
-		t.Row(r.ID, r.Row.ResolvedSHA[:min(10, len(r.Row.ResolvedSHA))], state, term.Clean(r.Row.SourceURL))
+		t.Row(r.ID, short(r.Row.ResolvedSHA), state, term.Clean(r.Row.SourceURL))
 	}
 	return t.Print(s)
 }

@@ -151,11 +151,7 @@ func showGit(p *verb.Program, g *app.GitShown, asJSON bool) error {
 		return p.Streams.JSON(out)
 	}
 	s := p.Streams
-	line := func(name string, values ...string) {
-		if text := strings.TrimSpace(strings.Join(values, ", ")); text != "" {
-			s.Printf("  %s: %s\n", name, term.Clean(text))
-		}
-	}
+	line := liner(s)
 	for _, problem := range out.Problems {
 		s.Problem("Warning: %s", term.Clean(problem))
 	}
