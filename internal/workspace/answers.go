@@ -1,7 +1,6 @@
 package workspace
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -217,6 +216,3 @@ func gitHub(path string) string {
 	}
 	return ""
 }
-
-// ErrUnanswered: an input that is required has no answer.
-var ErrUnanswered = errors.New("the bundle asks for what was not answered")

@@ -154,16 +154,7 @@ func (f *Fetcher) unpack(ctx context.Context, r io.Reader, dst string) error {
 	if len(es) != 1 || !es[0].IsDir() {
 		return errors.New("the archive doesn't hold one folder")
 	}
-	inner := path.Join(top, es[0].Name())
-	if es, err = os.ReadDir(inner); err != nil {
-		return err
-	}
-	for _, e := range es {
-		if err := os.Rename(path.Join(inner, e.Name()), path.Join(dst, e.Name())); err != nil {
-			return err
-		}
-	}
-	return nil
+	return moveAll(path.Join(top, es[0].Name()), dst)
 }
 
 // gitTree is the id that git gives the tree of some files.

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -85,16 +84,9 @@ func (s *Store) Fetch(ctx context.Context, wants []Want) (_ Items, err error) {
 	defer func() { err = errors.Join(err, work.close()) }()
 	wants = distinct(wants)
 	items, errs := make(Items, len(wants)), make([]error, len(wants))
-	slots := make(chan struct{}, parallel)
-	var wg sync.WaitGroup
-	for i, w := range wants {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			items[i], errs[i] = s.fetch(ctx, w, filepath.Join(work.dir, fmt.Sprint(i)), work.lock.File())
-		})
-	}
-	wg.Wait()
+	each(len(wants), func(i int) {
+		items[i], errs[i] = s.fetch(ctx, wants[i], filepath.Join(work.dir, fmt.Sprint(i)), work.lock.File())
+	})
 	if err := ctx.Err(); err != nil {
 		return nil, errors.Join(context.Cause(ctx), items.Close())
 	}
@@ -149,17 +141,13 @@ func (s *Store) fetch(ctx context.Context, w Want, dir string, hold *os.File) (*
 	if fullSHA().MatchString(w.Ref) && w.Commit == "" {
 		r.Commit = w.Ref
 	}
-	if r.Commit != "" {
-		if i, err := s.cached(ctx, w, src, r); i != nil || err != nil {
-			return i, err
-		}
-	} else {
+	if r.Commit == "" {
 		if r, err = f.Resolve(ctx, src, w.Ref); err != nil {
 			return nil, about(src, err)
 		}
-		if i, err := s.cached(ctx, w, src, r); i != nil || err != nil {
-			return i, err
-		}
+	}
+	if i, err := s.cached(ctx, w, src, r); i != nil || err != nil {
+		return i, err
 	}
 	dst := filepath.Join(dir, "files")
 	if err := os.MkdirAll(dst, 0o700); err != nil {

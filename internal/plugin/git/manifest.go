@@ -263,8 +263,3 @@ func readDir(fsys fs.FS, name string) []fs.DirEntry {
 	es, _ := fs.ReadDir(fsys, name) // a folder that is not there brings nothing
 	return es
 }
-
-// Hard are the packages that a plugin can't do without, by scope ("" for both).
-func (m *Manifest) Hard() []Package {
-	return slices.DeleteFunc(slices.Clone(m.Requires), func(p Package) bool { return p.Optional })
-}

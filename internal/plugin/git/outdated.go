@@ -60,11 +60,7 @@ func (s *Store) Outdated(ctx context.Context) ([]Update, error) {
 	rows := standings(l)
 	out := make([]Update, len(rows))
 	asked := &asking{s: s, dir: work.dir, hold: work.lock.File(), of: map[string]*answer{}}
-	at := map[*Standing]int{}
-	for i := range rows {
-		at[&rows[i]] = i
-	}
-	each(rows, func(st *Standing) { out[at[st]] = s.outdated(ctx, *st, asked) })
+	each(len(rows), func(i int) { out[i] = s.outdated(ctx, rows[i], asked) })
 	return out, errors.Join(ctx.Err(), work.close())
 }
 

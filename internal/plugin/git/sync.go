@@ -88,7 +88,8 @@ func (s *Store) Verify(ctx context.Context) ([]Standing, error) {
 	if err != nil {
 		return nil, err
 	}
-	each(out, func(st *Standing) {
+	each(len(out), func(i int) {
+		st := &out[i]
 		if st.State != Present {
 			return
 		}
@@ -102,15 +103,15 @@ func (s *Store) Verify(ctx context.Context) ([]Standing, error) {
 	return out, ctx.Err()
 }
 
-// each does work for all, some at a time.
-func each(all []Standing, work func(*Standing)) {
+// each does work for 0 to n-1, some at a time.
+func each(n int, work func(i int)) {
 	slots := make(chan struct{}, parallel)
 	var wg sync.WaitGroup
-	for i := range all {
+	for i := range n {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
-			work(&all[i])
+			work(i)
 		})
 	}
 	wg.Wait()
@@ -127,7 +128,8 @@ func (s *Store) Sync(ctx context.Context) ([]Standing, error) {
 	var mu sync.Mutex
 	var held Items
 	defer func() { _ = held.Close() }()
-	each(all, func(st *Standing) {
+	each(len(all), func(i int) {
+		st := &all[i]
 		if st.State == Present || st.State == Shipped {
 			return
 		}

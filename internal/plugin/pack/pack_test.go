@@ -60,7 +60,7 @@ func TestWholeManifest(t *testing.T) {
 	if !m.Members[0].Builtin || m.Member("ghost") != nil {
 		t.Errorf("%+v", m.Members)
 	}
-	if s := m.Servers; len(s) != 2 || s[0].Inputs[0].Env != "HUB_AREA" || !s[0].Inputs[0].Secret || s[1].Transport != Stdio || strings.Join(s[0].Placeholders(), "") != "area" {
+	if s := m.Servers; len(s) != 2 || s[0].Inputs[0].Env != "HUB_AREA" || !s[0].Inputs[0].Secret || s[1].Transport != Stdio || strings.Join(placeholders(s[0].Template), "") != "area" {
 		t.Errorf("%+v", s)
 	}
 	if len(m.Secrets) != 1 || m.Secrets[0].Placeholder != "sk-…" || !m.Secrets[0].Required {

@@ -159,9 +159,6 @@ func placeholders(n doc.Node) []string {
 	return out
 }
 
-// Placeholders are the keys that a server's template names.
-func (s Server) Placeholders() []string { return placeholders(s.Template) }
-
 // Fill puts values in place of ${key} in a text; keys without a value become nothing.
 func Fill(text string, values map[string]string) string {
 	return placeholder().ReplaceAllStringFunc(text, func(m string) string { return values[m[2:len(m)-1]] })
