@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"agentenv.internal/agentenv/internal/config"
@@ -64,11 +63,10 @@ func (a *App) Delegates(ctx context.Context) (map[string]workspace.Delegate, err
 	for name, n := range a.Config().Delegates().Members() {
 		d := workspace.Delegate{Entry: n, Secrets: map[string]string{}}
 		n.MapStrings(func(s doc.Node) (string, bool) {
-			key, isSecret := strings.CutPrefix(s.Text(), "secret:")
-			if !isSecret || !config.IsReference(s.Text()) {
+			key, isSecret := config.SecretKey(s.Text())
+			if !isSecret {
 				return "", false
 			}
-			key, _, _ = strings.Cut(key, "?")
 			v, found, err := a.secrets(ctx, key)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("delegates.%s: %w", name, err))

@@ -121,6 +121,12 @@ func fixFor(r reference) string {
 	return "put it into the secret store ([stores.secret])"
 }
 
+// SecretKey is the key of a reference to a secret; ok is false for every other string.
+func SecretKey(s string) (key string, ok bool) {
+	r, ok, _ := parseReference(s)
+	return r.name, ok && r.scheme == "secret"
+}
+
 // IsReference tells a string that stands for a value kept elsewhere, whether it can be resolved or not.
 func IsReference(s string) bool {
 	_, ok, _ := parseReference(s)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/lazyregexp"
@@ -153,8 +154,7 @@ func (d *seeder) copyDelegate(name string) error {
 	}
 	moved := map[string]string{}
 	entry := from.Entry.MapStrings(func(s doc.Node) (string, bool) {
-		key, isSecret := strings.CutPrefix(s.Text(), "secret:")
-		key, _, _ = strings.Cut(key, "?")
+		key, isSecret := config.SecretKey(s.Text())
 		value, has := from.Secrets[key]
 		if !isSecret || !has {
 			return "", false
