@@ -72,14 +72,11 @@ func (s Seeding) Apply(f Files) (*Seeded, error) {
 	if f.ConfigName == "" {
 		f.ConfigName = config.Name
 	}
-	d := &seeder{Seeding: s, out: Seeded{Rows: slices.Clone(s.Earlier)}}
-	var l diag.List
-	if d.config, l = doc.Parse(f.ConfigName, f.Config); l.HasErrors() {
-		return nil, fmt.Errorf("the configuration can't be read: %w", l.Err())
+	have, err := parseSettings(f.ConfigName, f.Config, f.Secrets)
+	if err != nil {
+		return nil, err
 	}
-	if d.secrets, l = doc.ParseTOML(".agentenv/secrets.toml", f.Secrets); l.HasErrors() {
-		return nil, fmt.Errorf("%s can't be read from line %d on", ".agentenv/secrets.toml", l[0].Pos.Line) // the problem itself may quote a secret
-	}
+	d := &seeder{Seeding: s, config: have.config, secrets: have.secrets, out: Seeded{Rows: slices.Clone(s.Earlier)}}
 	for _, step := range []func() error{d.answers, d.defaults, d.overlay, d.servers, d.bundleSecrets, d.enable} {
 		if err := step(); err != nil {
 			return nil, err

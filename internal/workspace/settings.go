@@ -28,7 +28,7 @@ func EditSettings(tx *folder.Tx, change func(*Settings) error) error {
 	if err != nil {
 		return err
 	}
-	s, err := parseSettings(src, hidden)
+	s, err := parseSettings(config.Name, src, hidden)
 	if err != nil {
 		return err
 	}
@@ -46,10 +46,10 @@ func EditSettings(tx *folder.Tx, change func(*Settings) error) error {
 	return tx.Write(folder.Secrets, 0o600, s.secrets.Src)
 }
 
-func parseSettings(src, hidden []byte) (*Settings, error) {
+func parseSettings(name string, src, hidden []byte) (*Settings, error) {
 	s := &Settings{}
 	var l diag.List
-	if s.config, l = doc.Parse(config.Name, src); l.HasErrors() {
+	if s.config, l = doc.Parse(name, src); l.HasErrors() {
 		return nil, fmt.Errorf("the configuration can't be read: %w", l.Err())
 	}
 	if s.secrets, l = doc.ParseTOML(".agentenv/secrets.toml", hidden); l.HasErrors() {
