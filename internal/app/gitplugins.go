@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -82,6 +81,12 @@ func texts(n doc.Node) []string {
 	return out
 }
 
+// turnedOn tells of an id whether [git_plugins] turns it on.
+func turnedOn(settings doc.Node) func(id string) bool {
+	on, off := texts(settings.Get("enabled")), texts(settings.Get("disabled"))
+	return func(id string) bool { return slices.Contains(on, id) && !slices.Contains(off, id) }
+}
+
 // gitStore is the store of git plugins with the lock of a workspace.
 func (a *App) gitStore(f folder.Folder, policy git.Policy) *git.Store {
 	return git.Open(git.Options{
@@ -136,20 +141,14 @@ func (a *App) GitPlugins(ctx context.Context) ([]GitPlugin, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	on, off := map[string]bool{}, map[string]bool{}
-	for _, id := range texts(n.Get("enabled")) {
-		on[id] = true
-	}
-	for _, id := range texts(n.Get("disabled")) {
-		off[id] = true
-	}
+	on := turnedOn(n)
 	var warnings []string
 	for _, p := range l.Problems {
 		warnings = append(warnings, p.String())
 	}
 	out := make([]GitPlugin, 0, len(rows))
 	for _, r := range rows {
-		out = append(out, GitPlugin{r, on[r.ID] && !off[r.ID] && !r.Bundle})
+		out = append(out, GitPlugin{r, on(r.ID) && !r.Bundle})
 	}
 	return out, warnings, nil
 }
@@ -263,13 +262,6 @@ func (a *App) GitPluginShow(ctx context.Context, id string) (*GitShown, error) {
 	if err != nil {
 		return nil, err
 	}
-	h, err := s.Tree(ctx, out.Row.TreeSHA256)
-	if errors.Is(err, git.ErrMissing) {
-		return out, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	out.Manifest, out.Problems = git.ReadManifest(os.DirFS(h.Path()))
-	return out, h.Release()
+	out.Manifest, out.Problems, err = readPlugin(ctx, s, out.Row)
+	return out, err
 }

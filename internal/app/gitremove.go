@@ -62,7 +62,7 @@ func (a *App) GitSwitch(ctx context.Context, id string, on bool) (changed bool, 
 
 // fits refuses a plugin that needs a newer program. What isn't here can't be asked.
 func fits(ctx context.Context, s *git.Store, row git.Row) error {
-	m, err := readPlugin(ctx, s, row)
+	m, _, err := readPlugin(ctx, s, row)
 	if err != nil || m == nil {
 		return err
 	}
@@ -72,17 +72,17 @@ func fits(ctx context.Context, s *git.Store, row git.Row) error {
 	return nil
 }
 
-// readPlugin reads the manifest of an installed plugin; nil where its files aren't here or can't be meant.
-func readPlugin(ctx context.Context, s *git.Store, row git.Row) (*git.Manifest, error) {
+// readPlugin reads the manifest of an installed plugin, with what is wrong with it; nil where its files aren't here or can't be meant.
+func readPlugin(ctx context.Context, s *git.Store, row git.Row) (*git.Manifest, diag.List, error) {
 	h, err := s.Tree(ctx, row.TreeSHA256)
 	if errors.Is(err, git.ErrMissing) {
-		return nil, nil
+		return nil, nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	m, _ := git.ReadManifest(os.DirFS(h.Path()))
-	return m, h.Release()
+	m, l := git.ReadManifest(os.DirFS(h.Path()))
+	return m, l, h.Release()
 }
 
 // GitRemoval is what uninstalling did.

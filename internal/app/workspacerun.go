@@ -246,14 +246,7 @@ func (s *standing) delegates(ctx context.Context, agents *deploy.Agents, main *d
 	if err != nil {
 		return err
 	}
-	on := false
-	for _, id := range texts(n.Get("enabled")) {
-		on = on || id == "delegates"
-	}
-	for _, id := range texts(n.Get("disabled")) {
-		on = on && id != "delegates"
-	}
-	if !on {
+	if !turnedOn(n)("delegates") {
 		return nil
 	}
 	var peers []*deploy.Agent

@@ -103,7 +103,7 @@ func (a *App) workspacePlugins(ctx context.Context, w workspace.Workspace) (*wor
 	if err != nil {
 		return nil, err
 	}
-	return workspace.ReadPlugins(ctx, a.gitStore(w.Folder(), policy), texts(n.Get("enabled")), texts(n.Get("disabled")), a.opt.Env)
+	return workspace.ReadPlugins(ctx, a.gitStore(w.Folder(), policy), turnedOn(n), a.opt.Env)
 }
 
 // pluginValues are a plugin's settings and secrets as texts by key, for what its servers ask for.

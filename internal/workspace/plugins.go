@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/config"
@@ -42,8 +41,8 @@ func (p *Plugins) Close() error {
 	return errors.Join(errs...)
 }
 
-// ReadPlugins reads the plugins of a lock and holds their files. One that can't be used stops no other. env is the environment.
-func ReadPlugins(ctx context.Context, s *git.Store, on, off []string, env func(string) (string, bool)) (*Plugins, error) {
+// ReadPlugins reads the plugins of a lock and holds their files. One that can't be used stops no other. on tells what is turned on, and env is the environment.
+func ReadPlugins(ctx context.Context, s *git.Store, on func(id string) bool, env func(string) (string, bool)) (*Plugins, error) {
 	l, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
@@ -51,7 +50,7 @@ func ReadPlugins(ctx context.Context, s *git.Store, on, off []string, env func(s
 	out := &Plugins{}
 	for _, r := range l.Plugins {
 		p := Plugin{ID: r.ID, Source: r.SourceURL, Commit: r.ResolvedSHA}
-		wanted := slices.Contains(on, r.ID) && !slices.Contains(off, r.ID)
+		wanted := on(r.ID)
 		h, err := s.Tree(ctx, r.TreeSHA256)
 		switch {
 		case errors.Is(err, git.ErrMissing):
