@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Scratch is a folder for work under way, in the folder of temporary files. A process that is killed leaves its folder to the next NewScratch of that name,
-// which takes it away: a lock tells whether somebody works in it.
+// Scratch is a folder for work under way. A process that is killed leaves its folder to the next NewScratchIn of that name and place, which takes it away:
+// a lock tells whether somebody works in it.
 type Scratch struct {
 	Dir  string
 	lock *os.File
@@ -20,12 +20,19 @@ type Scratch struct {
 	err  error
 }
 
-// NewScratch makes a folder whose name begins with name; the caller removes it. Folders of that name that dead processes of this user have left go first.
-func NewScratch(name string) (*Scratch, error) {
-	sweepScratch(name)
+// NewScratch is NewScratchIn the folder of temporary files.
+func NewScratch(name string) (*Scratch, error) { return NewScratchIn("", name) }
+
+// NewScratchIn makes a folder whose name begins with name in parent, where "" is the folder of temporary files; the caller removes it. Folders of that name
+// that dead processes of this user have left there go first.
+func NewScratchIn(parent, name string) (*Scratch, error) {
+	if parent == "" {
+		parent = os.TempDir()
+	}
+	sweepScratch(parent, name)
 	const tries = 100 // a folder can be swept between the moment it is made and the moment it is locked
 	for range tries {
-		dir, err := os.MkdirTemp("", name+"-")
+		dir, err := os.MkdirTemp(parent, name+"-")
 		if err != nil {
 			return nil, fmt.Errorf("make a folder for work under way: %w", err)
 		}
@@ -71,8 +78,8 @@ func lockFolder(dir string) (*os.File, error) {
 }
 
 // sweepScratch removes what nobody holds any more. What can't be removed stays: it is in nobody's way.
-func sweepScratch(name string) {
-	all, err := filepath.Glob(filepath.Join(os.TempDir(), name+"-[0-9]*"))
+func sweepScratch(parent, name string) {
+	all, err := filepath.Glob(filepath.Join(parent, name+"-[0-9]*"))
 	if err != nil {
 		return
 	}

@@ -122,11 +122,11 @@ func (w *work) run(ctx context.Context) error {
 		return err
 	}
 	if w.change.DryRun {
-		dir, err := os.MkdirTemp("", "agent-env-plugins-")
+		scratch, err := atomicfile.NewScratch("agent-env-plugins")
 		if err != nil {
 			return fmt.Errorf("make a folder to resolve in: %w", err)
 		}
-		return errors.Join(w.prepare(ctx, dir), os.RemoveAll(dir))
+		return errors.Join(w.prepare(ctx, scratch.Dir), scratch.Remove())
 	}
 	if err := atomicfile.MkdirAll(w.o.Dir); err != nil {
 		return fmt.Errorf("make the folder of the plugin environment: %w", err)

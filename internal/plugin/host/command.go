@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"time"
 
+	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/sdk/plugin"
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
@@ -49,11 +50,11 @@ func (p *Plugins) Command(ctx context.Context, c dist.Contribution, args []strin
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = t.Dir, t.Stdio[0], t.Stdio[1], t.Stdio[2]
 	cmd.Env = append(append(without(t.Env, plugin.Variable), plugin.Variable+"=fd:3"), prog.Env...)
 	cmd.ExtraFiles = append([]*os.File{theirs}, prog.Extra...)
-	temp, err := os.MkdirTemp(p.setup.TempDir, "agentenv-plugin-")
+	temp, err := p.setup.scratch()
 	if err != nil {
 		return 0, errors.Join(err, theirs.Close())
 	}
-	defer os.RemoveAll(temp)
+	defer temp.Remove()
 	tied(cmd)
 	waited := make(chan error, 1)
 	if err := errors.Join(launch(cmd, func() { waited <- cmd.Wait() }), theirs.Close()); err != nil {
@@ -69,7 +70,7 @@ type attended struct {
 }
 
 // attend speaks with a command's process until it has ended.
-func (p *Plugins) attend(ctx context.Context, server *Plugin, cmd attended, conn net.Conn, temp string, c dist.Contribution, args []string) (int, error) {
+func (p *Plugins) attend(ctx context.Context, server *Plugin, cmd attended, conn net.Conn, temp *atomicfile.Scratch, c dist.Contribution, args []string) (int, error) {
 	proc := &process{prog: server.prog, cmd: cmd.Cmd, temp: temp, log: p.setup.Log, tail: &tail{}, done: make(chan struct{})}
 	l := &life{p: server, proc: proc, calls: map[string]*Caller{}, queue: newLogQueue(p.setup.Log)}
 	defer l.queue.close()

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/sdk/plugin"
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
@@ -39,6 +40,11 @@ type Options struct {
 	Calls map[string]Func
 	// CancelTime is what a plugin has to answer a call that was cancelled, before its process is given up; 0 is 10 s.
 	CancelTime time.Duration
+}
+
+// scratch is a folder for a process or a call, which the caller removes.
+func (o Options) scratch() (*atomicfile.Scratch, error) {
+	return atomicfile.NewScratchIn(o.TempDir, "agentenv-plugin")
 }
 
 // Func serves one host call. An error that it makes with Refuse is for people; others are told as defects. A refused call fails nothing by itself.
@@ -240,7 +246,7 @@ func (l *life) begin(c *Caller) string {
 	if c == nil {
 		c = &Caller{}
 	}
-	c.Temp, c.Mine = l.proc.temp, l.proc.within
+	c.Temp, c.Mine = l.proc.temp.Dir, l.proc.within
 	if d := l.proc.prog.Distribution; d != nil {
 		c.Distribution = d.Name
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/plugin/host"
+	"agentenv.internal/agentenv/sdk/plugin"
 )
 
 // killedRole has the test binary start a plugin that ignores the end of its input and writes its id into a file, and wait to be killed.
@@ -23,7 +24,7 @@ func holdPlugin(pid string) {
 	_ = p.Call(context.Background(), "x", nil, func(string) any { return nil }, nil) // it never answers
 }
 
-// TestKilled: a plugin that doesn't look at its input is gone when what started it was killed.
+// TestKilled: a plugin that doesn't look at its input is gone when what started it was killed, and its folder goes with the next plugin's start.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	pid := filepath.Join(t.TempDir(), "pid")
@@ -49,8 +50,36 @@ func TestKilled(t *testing.T) {
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		b, err := os.ReadFile(proc)
 		if err != nil || strings.Contains(string(b), ") Z ") {
+			swept(t, filepath.Dir(pid))
 			return
 		}
 	}
 	t.Error("the plugin outlives what started it")
+}
+
+// swept fails unless a plugin that is started and closed leaves no folder in dir, where one of a killed program's plugins is.
+func swept(t *testing.T, dir string) {
+	t.Helper()
+	left := func() []string {
+		all, err := filepath.Glob(filepath.Join(dir, "agentenv-plugin-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	if got := left(); len(got) != 1 {
+		t.Fatalf("the killed program left %q", got)
+	}
+	p := host.New(host.Program{Name: "next 1", Argv: []string{os.Args[0]}, Env: []string{role + "=play"}}, host.Options{
+		Env: os.LookupEnv, Log: slog.New(slog.DiscardHandler), TempDir: dir,
+	})
+	if err := p.Call(t.Context(), plugin.MethodTypes, nil, func(string) any { return struct{}{} }, nil); err != nil {
+		t.Error(err)
+	}
+	if err := p.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if got := left(); len(got) != 0 {
+		t.Errorf("%q stay", got)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"time"
 
+	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/sdk/plugin"
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
@@ -65,7 +66,7 @@ type process struct {
 	cmd   *exec.Cmd
 	peer  *rpc.Peer
 	stdin *os.File
-	temp  string
+	temp  *atomicfile.Scratch
 	log   *slog.Logger
 	tail  *tail
 	done  chan struct{}
@@ -75,13 +76,13 @@ type process struct {
 
 // start begins a program and shakes hands. ctx bounds the handshake alone.
 func start(ctx context.Context, prog Program, o Options, h rpc.Handler) (_ *process, err error) {
-	temp, err := os.MkdirTemp(o.TempDir, "agentenv-plugin-")
+	temp, err := o.scratch()
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the plugin %s: %w", prog.Name, err)
 	}
 	p := &process{prog: prog, temp: temp, log: o.Log.With("plugin", prog.Name), tail: &tail{}, done: make(chan struct{})}
 	if err := p.spawn(ctx, o, h); err != nil {
-		_ = os.RemoveAll(temp)
+		_ = temp.Remove()
 		return nil, &Died{Name: prog.Name, What: "can't be started: " + reason(err)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
@@ -117,8 +118,8 @@ func (p *process) spawn(ctx context.Context, o Options, h rpc.Handler) error {
 	}
 	ctx = context.WithoutCancel(ctx)
 	p.cmd = exec.CommandContext(ctx, p.prog.Argv[0], p.prog.Argv[1:]...)
-	p.cmd.Dir, p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = p.temp, inR, outW, errW
-	p.cmd.Env = append(environment(o.Env, p.temp), plugin.Variable+"=stdio")
+	p.cmd.Dir, p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = p.temp.Dir, inR, outW, errW
+	p.cmd.Env = append(environment(o.Env, p.temp.Dir), plugin.Variable+"=stdio")
 	p.cmd.Env = append(p.cmd.Env, p.prog.Env...)
 	p.cmd.ExtraFiles = p.prog.Extra
 	ownGroup(p.cmd)
@@ -135,7 +136,7 @@ func (p *process) spawn(ctx context.Context, o Options, h rpc.Handler) error {
 		streams.Wait()
 		past.Stop()
 		_ = errors.Join(outR.Close(), errR.Close())
-		if err := os.RemoveAll(p.temp); err != nil {
+		if err := p.temp.Remove(); err != nil {
 			p.log.Warn("remove a plugin's temporary folder", "error", err)
 		}
 	})
@@ -203,7 +204,7 @@ func (p *process) stderr(in io.Reader) {
 func (p *process) handshake(ctx context.Context, o Options) error {
 	var got plugin.Initialized
 	err := p.peer.Call(ctx, plugin.MethodInitialize, plugin.Initialize{
-		Versions: []int{plugin.Version}, Host: o.Host, Distribution: p.prog.Distribution, TempDir: p.temp,
+		Versions: []int{plugin.Version}, Host: o.Host, Distribution: p.prog.Distribution, TempDir: p.temp.Dir,
 	}, &got, nil)
 	switch {
 	case errors.Is(err, rpc.ErrClosed) && p.stdin != nil:
@@ -287,6 +288,6 @@ func (t *tail) String() string {
 
 // within tells whether a path that a plugin names is inside its temporary folder.
 func (p *process) within(path string) bool {
-	rel, err := filepath.Rel(p.temp, path)
+	rel, err := filepath.Rel(p.temp.Dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

@@ -203,11 +203,12 @@ func (p *Plugins) MakeArtifact(
 		return nil, nil, err
 	}
 	config := configOf(w)
-	given, err := os.MkdirTemp(p.setup.TempDir, "agentenv-artifact-")
+	scratch, err := p.setup.scratch()
 	if err != nil {
 		return nil, nil, err
 	}
-	defer os.RemoveAll(given)
+	defer scratch.Remove()
+	given := scratch.Dir
 	in := make([]plugin.File, len(w.Files))
 	modes := map[string]uint32{}
 	for i := range w.Files {
