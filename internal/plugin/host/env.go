@@ -49,7 +49,7 @@ func (p *Plugins) Deploy(ctx context.Context, d DeployEnv) (*Instance, error) {
 	by := i.caller()
 	var late json.RawMessage
 	by.Late = func(result json.RawMessage) { late = result }
-	err = s.Call(ctx, plugin.MethodEnvDeploy, by, func(call string) any {
+	err = s.p.Call(ctx, plugin.MethodEnvDeploy, by, func(call string) any {
 		return plugin.EnvParams{Call: call, Entry: s.entry, Run: d.Run, Step: d.Step, Env: d.Env, Options: d.Options}
 	}, &out)
 	if len(late) > 0 && json.Unmarshal(late, &out) == nil { // it stands, and nobody wants it any more
@@ -63,7 +63,7 @@ func (p *Plugins) Deploy(ctx context.Context, d DeployEnv) (*Instance, error) {
 	}
 	i.DeployedEnv, i.state = out.Env, out.State
 	if err := usable(out.Env); err != nil {
-		return nil, errors.Join(Step{whose: s.whose}.defectOf("what it deployed can't be used", err), i.Close(context.WithoutCancel(ctx)))
+		return nil, errors.Join(s.defectOf("what it deployed can't be used", err), i.Close(context.WithoutCancel(ctx)))
 	}
 	if i.lease, err = p.leases().take(i); err != nil {
 		return nil, errors.Join(err, i.Close(context.WithoutCancel(ctx)))
@@ -120,7 +120,7 @@ func (i *Instance) Close(ctx context.Context) error {
 }
 
 func (i *Instance) again(ctx context.Context, method string) error {
-	return i.by.Call(ctx, method, i.caller(), func(call string) any {
+	return i.by.p.Call(ctx, method, i.caller(), func(call string) any {
 		return plugin.EnvParams{Call: call, Entry: i.by.entry, Run: i.run, Step: i.step, State: i.state}
 	}, nil)
 }

@@ -119,7 +119,7 @@ func (p *Plugins) sweep(ctx context.Context, l *lease) (string, error) {
 	s, err := p.serving(ctx, plugin.GroupEnvs, r.Type)
 	if err == nil {
 		by := &Caller{Run: r.Run, Step: r.Step, Log: p.setup.Log}
-		err = s.Call(ctx, plugin.MethodEnvClose, by, func(call string) any {
+		err = s.p.Call(ctx, plugin.MethodEnvClose, by, func(call string) any {
 			return plugin.EnvParams{Call: call, Entry: s.entry, Run: r.Run, Step: r.Step, State: r.State}
 		}, nil)
 	}

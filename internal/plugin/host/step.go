@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -18,14 +17,12 @@ import (
 const PluginError = "PluginError"
 
 // Step executes steps of one type of a plugin.
-type Step struct {
-	p     *Plugin
-	entry plugin.Entry
-	whose string
-}
+type Step struct{ served }
 
 // NewStep makes an executor of the type that entry declares; whose is the plugin in messages.
-func NewStep(p *Plugin, entry plugin.Entry, whose string) *Step { return &Step{p, entry, whose} }
+func NewStep(p *Plugin, entry plugin.Entry, whose string) *Step {
+	return &Step{served{p, entry, whose}}
+}
 
 // Run does the step in the plugin. A defect of the plugin, or its end, is a fault of the machinery.
 func (s *Step) Run(ctx context.Context, c *step.Call) error {
@@ -49,21 +46,7 @@ func (s *Step) Run(ctx context.Context, c *step.Call) error {
 	if err == nil {
 		return s.commit(c.Out, out.Diff)
 	}
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return err
-	}
-	e, ok := errors.AsType[*rpc.Error](err)
-	if !ok || e.Code != plugin.CodeFailed {
-		return s.defect(err)
-	}
-	var f plugin.Failure
-	if len(e.Data) > 0 && json.Unmarshal(e.Data, &f) != nil {
-		return s.defect(errors.New("it failed, and what it says of that can't be read"))
-	}
-	err = step.Errorf(word(f.Type), "%s", e.Message)
-	if f.Infra {
-		err = step.Infra(err)
-	}
+	f, err := s.told(ctx, err)
 	if f.Keep {
 		if bad := s.commit(c.Out, f.Diff); bad != nil {
 			return bad
@@ -71,36 +54,6 @@ func (s *Step) Run(ctx context.Context, c *step.Call) error {
 		err = step.Keep(err)
 	}
 	return err
-}
-
-// defect is an error that says nothing of the task or the agent.
-func (s *Step) defect(err error) error {
-	if e, ok := errors.AsType[*rpc.Error](err); ok {
-		return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: %s", s.whose, diag.Clean(e.Message)))
-	}
-	if _, ok := errors.AsType[*Died](err); ok {
-		return step.Infra(step.Errorf(PluginError, "%s", err.Error()))
-	}
-	return step.Infra(step.Errorf(PluginError, "the plugin %s: %s", s.whose, diag.Clean(err.Error())))
-}
-
-// defectOf is the defect that what a plugin answered can't be used.
-func (s Step) defectOf(what string, err error) error {
-	return step.Infra(step.Errorf(PluginError, "the plugin %s has a defect: %s: %s", s.whose, what, diag.Clean(err.Error())))
-}
-
-// word is a failure's type as records show it.
-func word(s string) string {
-	s = strings.Map(func(r rune) rune {
-		if r == '_' || r == '.' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z' {
-			return r
-		}
-		return -1
-	}, s)
-	if s == "" {
-		return "Error"
-	}
-	return s[:min(len(s), 100)]
 }
 
 // commit makes a step's diff of what the plugin answered.
@@ -176,11 +129,7 @@ func (s *Step) Preflight(ctx context.Context, d doc.Node, _ step.Plan) diag.List
 		case rpc.CodeOf(err) == rpc.CodeNoMethod:
 			continue
 		case err != nil:
-			text := err.Error()
-			if _, died := errors.AsType[*Died](err); !died {
-				text = "the plugin " + s.whose + ": " + diag.Clean(text)
-			}
-			return append(l, diag.Problem{Pos: d.Pos(), Code: "plugin.check", Summary: text})
+			return append(l, diag.Problem{Pos: d.Pos(), Code: "plugin.check", Summary: s.text(err)})
 		}
 		l = append(l, found(out.Problems, d)...)
 		if l.HasErrors() {

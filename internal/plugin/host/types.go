@@ -90,13 +90,6 @@ func made[T any](ctx context.Context, p *Plugins, c dist.Contribution, convert f
 	return none, errors.New(diag.Clean(c.Registered()))
 }
 
-// served is what serves a type: the program, and the entry that declares it there.
-type served struct {
-	*Plugin
-	entry plugin.Entry
-	whose string
-}
-
 // serving finds what serves a type of a group.
 func (p *Plugins) serving(ctx context.Context, group, name string) (served, error) {
 	for _, i := range p.impls(group) {
@@ -125,27 +118,6 @@ func (p *Plugins) Serves(ctx context.Context, group, name string) error {
 	return err
 }
 
-// failure is an error of a plugin's work, as people and records read it.
-func (s served) failure(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
-		return err
-	}
-	st := Step{whose: s.whose}
-	e, ok := errors.AsType[*rpc.Error](err)
-	if !ok || e.Code != plugin.CodeFailed {
-		return st.defect(err)
-	}
-	var f plugin.Failure
-	if len(e.Data) > 0 && json.Unmarshal(e.Data, &f) != nil {
-		return st.defect(errors.New("it failed, and what it says of that can't be read"))
-	}
-	err = step.Errorf(word(f.Type), "%s", e.Message)
-	if f.Infra {
-		err = step.Infra(err)
-	}
-	return err
-}
-
 // CheckType asks the plugin of a write's type what is wrong with its config. A plugin without checks finds nothing.
 func (p *Plugins) CheckType(ctx context.Context, w *bundle.Write) diag.List {
 	group, method := plugin.GroupEnvs, plugin.MethodEnvCheck
@@ -165,7 +137,7 @@ func (p *Plugins) CheckType(ctx context.Context, w *bundle.Write) diag.List {
 	}
 	config := configOf(w)
 	var out plugin.Problems
-	err = s.Call(ctx, method, &Caller{}, func(call string) any {
+	err = s.p.Call(ctx, method, &Caller{}, func(call string) any {
 		if group == plugin.GroupEnvs {
 			return plugin.EnvParams{Call: call, Entry: s.entry, Env: config}
 		}
@@ -175,11 +147,7 @@ func (p *Plugins) CheckType(ctx context.Context, w *bundle.Write) diag.List {
 		return nil
 	}
 	if err != nil {
-		text := err.Error()
-		if _, died := errors.AsType[*Died](err); !died {
-			text = "the plugin " + s.whose + ": " + diag.Clean(text)
-		}
-		return fault(text)
+		return fault(s.text(err))
 	}
 	return found(out.Problems, w.Config)
 }
@@ -222,7 +190,7 @@ func (p *Plugins) MakeArtifact(
 	by := &Caller{Log: p.setup.Log}
 	var out plugin.Written
 	var answered error
-	err = s.Call(ctx, plugin.MethodArtifactWrite, by, func(call string) any {
+	err = s.p.Call(ctx, plugin.MethodArtifactWrite, by, func(call string) any {
 		return plugin.ArtifactParams{Call: call, Entry: s.entry, ID: w.ID, Config: config, Files: in}
 	}, &out)
 	if err != nil {
@@ -233,12 +201,12 @@ func (p *Plugins) MakeArtifact(
 		answered = artifact.CheckAdded(pathsOf(out.Files))
 	}
 	if answered != nil {
-		return nil, nil, Step{whose: s.whose}.defectOf("what it writes can't be stored", answered)
+		return nil, nil, s.defectOf("what it writes can't be stored", answered)
 	}
 	for _, f := range out.Files {
 		b, err := keep(f, modes, func(path string) bool { return by.Mine(path) || inside(given, path) }, put)
 		if err != nil {
-			return nil, nil, Step{whose: s.whose}.defectOf("what it writes can't be stored", err)
+			return nil, nil, s.defectOf("what it writes can't be stored", err)
 		}
 		files = append(files, b)
 	}
