@@ -13,6 +13,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
@@ -158,7 +159,7 @@ func content(file string, text *string) (io.ReadCloser, error) {
 	case file != "" && text != nil, file == "" && text == nil:
 		return nil, rpc.Errorf(rpc.CodeParams, "give file or text, one of them")
 	case text != nil:
-		return io.NopCloser(&textReader{*text}), nil
+		return io.NopCloser(strings.NewReader(*text)), nil
 	case !filepath.IsAbs(file):
 		return nil, rpc.Errorf(rpc.CodeParams, "file must be an absolute path")
 	}
@@ -174,18 +175,6 @@ func content(file string, text *string) (io.ReadCloser, error) {
 		return nil, host.Refuse("%s can't be read", diag.Repr(file))
 	}
 	return f, nil
-}
-
-// textReader reads a text once.
-type textReader struct{ s string }
-
-func (t *textReader) Read(p []byte) (int, error) {
-	if t.s == "" {
-		return 0, io.EOF
-	}
-	n := copy(p, t.s)
-	t.s = t.s[n:]
-	return n, nil
 }
 
 // handOver writes bytes into a file of the plugin's, which removes it.

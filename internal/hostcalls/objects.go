@@ -2,6 +2,7 @@ package hostcalls
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 
@@ -128,7 +129,7 @@ func (c *Calls) getArtifact(ctx context.Context, by *host.Caller, in struct {
 			files = append(files, f)
 		}
 	}
-	return map[string]any{"id": d.ID, "version": d.Version, "type": d.Type, "body": rawJSON(d.Body), "files": files}, nil
+	return map[string]any{"id": d.ID, "version": d.Version, "type": d.Type, "body": json.RawMessage(d.Body), "files": files}, nil
 }
 
 // maxList is how many items one answer lists.

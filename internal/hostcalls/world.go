@@ -1,6 +1,7 @@
 package hostcalls
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -281,7 +282,7 @@ func (c *Calls) readFile(ctx context.Context, by *host.Caller, in struct {
 	if err != nil {
 		return nil, told(ctx, err)
 	}
-	file, size, err := handOver(by, &textReader{string(content)})
+	file, size, err := handOver(by, bytes.NewReader(content))
 	if err != nil {
 		return nil, err
 	}
@@ -322,5 +323,3 @@ func (c *Calls) writeFile(ctx context.Context, by *host.Caller, in struct {
 	}
 	return struct{}{}, nil
 }
-
-func rawJSON(b []byte) json.RawMessage { return json.RawMessage(b) }
