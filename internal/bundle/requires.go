@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -307,7 +308,7 @@ func (o Options) Declare(ctx context.Context, uses []Use, exists bool, declared 
 		missing[name] = text
 		why = append(why, u.String()+" of "+diag.Clean(strings.TrimSpace(u.Origin.Package+" "+version)))
 	}
-	for _, name := range sortedKeys(missing) {
+	for _, name := range slices.Sorted(maps.Keys(missing)) {
 		d.Missing = append(d.Missing, missing[name])
 	}
 	d.Requires = append(d.Requires, d.Missing...)
@@ -375,14 +376,5 @@ func tomlStrings(texts []string) []string {
 	for i, t := range texts {
 		out[i] = `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(t) + `"`
 	}
-	return out
-}
-
-func sortedKeys(m map[string]string) []string {
-	out := make([]string, 0, len(m))
-	for k := range m {
-		out = append(out, k)
-	}
-	slices.Sort(out)
 	return out
 }

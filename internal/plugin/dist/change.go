@@ -337,7 +337,7 @@ func (w *work) compare() {
 		}
 	}
 	slices.SortFunc(w.out.Diff, func(a, b Difference) int {
-		return cmpString(requirement.Canonical(a.Name), requirement.Canonical(b.Name))
+		return strings.Compare(requirement.Canonical(a.Name), requirement.Canonical(b.Name))
 	})
 	for _, d := range w.out.Diff {
 		w.say("  %s", d)

@@ -268,7 +268,7 @@ func (e *Environment) Find(canonical string) (requirement.Dist, bool) {
 
 // search finds a canonical name among distributions that are sorted by it.
 func search(all []Distribution, canonical string) (int, bool) {
-	return slices.BinarySearchFunc(all, canonical, func(d Distribution, name string) int { return cmpString(d.Canonical(), name) })
+	return slices.BinarySearchFunc(all, canonical, func(d Distribution, name string) int { return strings.Compare(d.Canonical(), name) })
 }
 
 // sitePackages are the folders of a virtual environment that hold packages, in the order of its search path.

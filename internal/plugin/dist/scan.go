@@ -1,7 +1,6 @@
 package dist
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -75,7 +74,7 @@ func Scan(dirs []string) ([]Distribution, []Problem) {
 			all, bad = append(all, c.d), append(bad, c.bad...)
 		}
 	}
-	slices.SortFunc(all, func(a, b Distribution) int { return cmpString(a.Canonical(), b.Canonical()) })
+	slices.SortFunc(all, func(a, b Distribution) int { return strings.Compare(a.Canonical(), b.Canonical()) })
 	return all, bad
 }
 
@@ -161,8 +160,6 @@ func reason(err error) string {
 	}
 	return err.Error()
 }
-
-func cmpString(a, b string) int { return cmp.Compare(a, b) }
 
 // validName is the grammar of PEP 508.
 func validName(name string) bool {

@@ -287,7 +287,10 @@ func (t *tail) String() string {
 }
 
 // within tells whether a path that a plugin names is inside its temporary folder.
-func (p *process) within(path string) bool {
-	rel, err := filepath.Rel(p.temp.Dir, path)
+func (p *process) within(path string) bool { return inside(p.temp.Dir, path) }
+
+// inside tells whether a path is below a folder.
+func inside(dir, path string) bool {
+	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
 }

@@ -3,6 +3,7 @@ package host
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"agentenv.internal/agentenv/internal/doc"
@@ -69,7 +70,7 @@ func (s *jsonSchema) object(depth int) (*doc.Schema, error) {
 		return nil, fmt.Errorf("it is nested more than %d deep", maxDepth)
 	}
 	out := &doc.Schema{Open: len(s.Additional) > 0 && string(s.Additional) != "false"}
-	for _, name := range sorted(s.Properties) {
+	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
 		t, p, err := parseType(s.Properties[name], depth+1)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
@@ -180,15 +181,6 @@ func (s *jsonSchema) kinds() (doc.Type, error) {
 		}
 	}
 	return t, nil
-}
-
-func sorted[T any](m map[string]T) []string {
-	out := make([]string, 0, len(m))
-	for name := range m {
-		out = append(out, name)
-	}
-	slices.Sort(out)
-	return out
 }
 
 // buildable tells whether doc.Build takes a value.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
@@ -105,7 +107,7 @@ func set(out *step.Diff, path string, v json.RawMessage) error {
 		if err := json.Unmarshal(v, &m); err != nil {
 			return fmt.Errorf("%s must be an object", path)
 		}
-		for _, name := range sorted(m) {
+		for _, name := range slices.Sorted(maps.Keys(m)) {
 			if err := set(out, step.Child(path, name), m[name]); err != nil {
 				return err
 			}

@@ -258,12 +258,6 @@ func keep(f plugin.File, modes map[string]uint32, mine func(string) bool, put fu
 	return b, err
 }
 
-// inside tells whether a path is below a folder.
-func inside(dir, path string) bool {
-	rel, err := filepath.Rel(dir, path)
-	return err == nil && filepath.IsLocal(rel)
-}
-
 // copyOut writes a file of a bundle where a plugin can read it.
 func copyOut(f *bundle.File, to string) error {
 	r, err := f.Open()
