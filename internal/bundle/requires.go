@@ -17,6 +17,7 @@ import (
 	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/requirement"
 	"agentenv.internal/agentenv/internal/task"
+	"agentenv.internal/agentenv/sdk/plugin"
 )
 
 // ManifestName is the file at a bundle's root that says what the bundle requires.
@@ -27,9 +28,9 @@ const CodeUnmet = "bundle.unmet"
 
 // Groups of types that plugins add, by the names of their entry points.
 const (
-	StepTypes     = "agent_env.task_steps"
-	EnvTypes      = "agent_env.envs"
-	ArtifactTypes = "agent_env.artifacts"
+	StepTypes     = plugin.GroupSteps
+	EnvTypes      = plugin.GroupEnvs
+	ArtifactTypes = plugin.GroupArtifacts
 )
 
 // Plugins is what is installed beside the program, as far as bundles ask. Nothing is asked for a bundle that requires nothing and uses the program's own

@@ -6,22 +6,23 @@ import (
 	"strings"
 
 	"agentenv.internal/agentenv/internal/requirement"
+	"agentenv.internal/agentenv/sdk/plugin"
 )
 
 // Groups of entry points that count here.
 const (
-	GroupEnvs      = "agent_env.envs"
-	GroupSteps     = "agent_env.task_steps"
-	GroupArtifacts = "agent_env.artifacts"
-	GroupSandboxes = "agent_env.sandbox_providers"
+	GroupEnvs      = plugin.GroupEnvs
+	GroupSteps     = plugin.GroupSteps
+	GroupArtifacts = plugin.GroupArtifacts
+	GroupSandboxes = plugin.GroupProviders
 	GroupStates    = "agent_env.state_providers"
 	GroupProviders = "agent_env.env_providers"
 	GroupExplorer  = "agent_env.explorer_plugins"
-	GroupCommands  = "agent_env.cli_plugins"
+	GroupCommands  = plugin.GroupCommands
 	GroupOptions   = "agent_env.cli_root_options"
-	GroupBundles   = "agent_env.bundles"
+	GroupBundles   = plugin.GroupBundles
 	// GroupExec names an executable of the distribution: what it serves stands in agentenv_plugin.json.
-	GroupExec = "agent_env.exec"
+	GroupExec = plugin.GroupExec
 )
 
 // groups are in the order of reports, with what one thing of each is called.

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/sdk/plugin"
 )
 
 // No real file of metadata comes near these; what is larger is not read.
@@ -214,9 +215,9 @@ func readRequiresTxt(path string) []string {
 }
 
 // Manifest is the file beside METADATA that says what a distribution's executable serves.
-const Manifest = "agentenv_plugin.json"
+const Manifest = plugin.ManifestName
 
-const maxManifest = 1 << 20
+const maxManifest = plugin.MaxManifest
 
 // readTypes reads which types the executable of a distribution serves: their groups and names. What else the file says is for who runs it.
 func readTypes(path string, entries []EntryPoint) ([]EntryPoint, error) {
