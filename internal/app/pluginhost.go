@@ -45,6 +45,18 @@ func (a *App) running(ctx context.Context) (*host.Plugins, error) {
 	})
 }
 
+// contributions are what plugins offer of a group, and what serves it; none where the plugin environment can't be read, of which whoever needs a plugin is told.
+func (a *App) contributions(ctx context.Context, group string) (*host.Plugins, []dist.Contribution) {
+	if a.Config().StateRoot() == "" {
+		return nil, nil
+	}
+	p, err := a.running(ctx)
+	if err != nil {
+		return nil, nil
+	}
+	return p, p.Contributions(group)
+}
+
 // kinds are all step types. Those of plugins are looked for when one is asked for that isn't built in.
 func (a *App) kinds(ctx context.Context) *catalog.Set[*step.Kind] {
 	set := step.Kinds()
@@ -76,15 +88,9 @@ type OfferedCommand struct {
 
 // PluginCommands are the commands of plugins that can be run, by name. Nothing is started.
 func (a *App) PluginCommands(ctx context.Context) []OfferedCommand {
-	if a.Config().StateRoot() == "" {
-		return nil
-	}
-	p, err := a.running(ctx)
-	if err != nil {
-		return nil // whoever needs a plugin is told
-	}
 	var out []OfferedCommand
-	for _, c := range p.Contributions(plugin.GroupCommands) {
+	p, all := a.contributions(ctx, plugin.GroupCommands)
+	for _, c := range all {
 		if !c.Usable() {
 			continue
 		}
@@ -102,14 +108,8 @@ func (a *App) PluginCommands(ctx context.Context) []OfferedCommand {
 
 // PluginCommand runs a command of a plugin at a person's terminal and answers its exit code; found is false for what no plugin has.
 func (a *App) PluginCommand(ctx context.Context, name string, args []string, stdio [3]*os.File, env []string) (code int, found bool, err error) {
-	if a.Config().StateRoot() == "" {
-		return 0, false, nil
-	}
-	p, err := a.running(ctx)
-	if err != nil {
-		return 0, false, nil //nolint:nilerr // the command is unknown all the same
-	}
-	for _, c := range p.Contributions(plugin.GroupCommands) {
+	p, all := a.contributions(ctx, plugin.GroupCommands)
+	for _, c := range all {
 		if c.Name != name {
 			continue
 		}
@@ -124,15 +124,9 @@ func (a *App) PluginCommand(ctx context.Context, name string, args []string, std
 
 // ofPlugins are the bundles that distributions bring. One whose name is that of another's, or of the program's, is found by its distribution and name alone.
 func (a *App) ofPlugins(ctx context.Context) []Installed {
-	if a.Config().StateRoot() == "" {
-		return nil
-	}
-	p, err := a.running(ctx)
-	if err != nil {
-		return nil // whoever needs a plugin is told
-	}
 	var out []Installed
-	for _, c := range p.Contributions(plugin.GroupBundles) {
+	_, all := a.contributions(ctx, plugin.GroupBundles)
+	for _, c := range all {
 		if !c.Usable() && c.Code != dist.CodeBuiltinName {
 			continue
 		}

@@ -10,7 +10,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -134,7 +133,7 @@ func (p *pipTool) start(ctx context.Context, w *work, dir string) error {
 	}
 	if copied {
 		all, _ := Scan(sitePackages(dir))
-		if slices.ContainsFunc(all, func(d Distribution) bool { return d.Canonical() == "pip" }) {
+		if _, found := search(all, "pip"); found {
 			return nil
 		}
 		text, err := w.exec(ctx, dir, resolveTime, []string{interpreter(dir), "-I", "-m", "ensurepip"})

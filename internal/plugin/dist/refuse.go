@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
@@ -111,9 +110,9 @@ func (w *work) removable(context.Context) error {
 	all, _ := w.old.Distributions()
 	var errs []error
 	for _, name := range w.change.Remove {
-		i := slices.IndexFunc(all, func(d Distribution) bool { return d.Canonical() == requirement.Canonical(name) })
+		i, found := search(all, requirement.Canonical(name))
 		switch {
-		case i < 0:
+		case !found:
 			errs = append(errs, fmt.Errorf("%s is not installed", name))
 		case !all[i].Plugin():
 			errs = append(errs, fmt.Errorf("%s declares no agent_env entry point, so it is no plugin", all[i].Name))

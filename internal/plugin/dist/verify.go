@@ -159,8 +159,8 @@ func (w *work) core() {
 	}
 	all, _ := Scan(sitePackages(w.after.root))
 	for _, own := range w.o.Own {
-		i := slices.IndexFunc(all, func(d Distribution) bool { return d.Canonical() == requirement.Canonical(own.Name) })
-		if i < 0 || all[i].Version != own.Version || !strings.HasPrefix(filepath.Clean(all[i].Dir), w.after.root) {
+		i, found := search(all, requirement.Canonical(own.Name))
+		if !found || all[i].Version != own.Version || !strings.HasPrefix(filepath.Clean(all[i].Dir), w.after.root) {
 			w.problem("the installer changed %s, which is agent-env's own", own.Name)
 		}
 	}
