@@ -23,12 +23,17 @@ type Lock struct {
 
 // NewLock waits for the exclusive lock on path, whose file is made when missing (its folder is not), until ctx ends.
 func NewLock(ctx context.Context, path string) (*Lock, error) {
-	return wait(ctx, path, unix.LOCK_EX)
+	return wait(ctx, path, unix.LOCK_EX, nil)
+}
+
+// NewLockUnless is NewLock that gives up waiting, with neither a lock nor an error, once needless tells that the lock isn't wanted any more.
+func NewLockUnless(ctx context.Context, path string, needless func() bool) (*Lock, error) {
+	return wait(ctx, path, unix.LOCK_EX, needless)
 }
 
 // NewSharedLock waits for a shared lock: many may hold one, none while an exclusive lock is held.
 func NewSharedLock(ctx context.Context, path string) (*Lock, error) {
-	return wait(ctx, path, unix.LOCK_SH)
+	return wait(ctx, path, unix.LOCK_SH, nil)
 }
 
 // TryLock takes the exclusive lock or answers ErrLocked at once.
@@ -83,8 +88,8 @@ func try(path string, how int) (*Lock, error) {
 	}
 }
 
-// wait tries again after pauses that grow to 25 ms: a blocking flock could not be cancelled.
-func wait(ctx context.Context, path string, how int) (*Lock, error) {
+// wait tries again after pauses that grow to 25 ms: a blocking flock could not be cancelled. needless may be nil.
+func wait(ctx context.Context, path string, how int, needless func() bool) (*Lock, error) {
 	pause := 500 * time.Microsecond
 	for {
 		if err := ctx.Err(); err != nil {
@@ -93,6 +98,9 @@ func wait(ctx context.Context, path string, how int) (*Lock, error) {
 		l, err := try(path, how)
 		if !errors.Is(err, ErrLocked) {
 			return l, err
+		}
+		if needless != nil && needless() {
+			return nil, nil
 		}
 		t := time.NewTimer(pause)
 		select {

@@ -92,20 +92,17 @@ func (s *Store) Get(ctx context.Context, key string, build func(ctx context.Cont
 	if err := s.prepare(name); err != nil {
 		return nil, err
 	}
-	for pause := time.Millisecond; ; pause = min(2*pause, 25*time.Millisecond) {
+	for {
 		if h, err := s.hold(ctx, name); h != nil || err != nil {
 			return h, err
 		}
-		lock, err := atomicfile.TryLock(s.lockPath(name))
-		if errors.Is(err, atomicfile.ErrLocked) {
-			// Others look as we did, or use by now what one of them built. They may use it for hours: nobody waits to be alone with a tree.
-			if err := sleep(ctx, pause); err != nil {
-				return nil, err
-			}
-			continue
-		}
+		// Others may use for hours what one of them has built by now: nobody waits to be alone with a tree that is there.
+		lock, err := atomicfile.NewLockUnless(ctx, s.lockPath(name), func() bool { return s.whole(name) })
 		if err != nil {
 			return nil, err
+		}
+		if lock == nil {
+			continue
 		}
 		if !s.whole(name) {
 			if err := s.build(ctx, name, key, build); err != nil {
@@ -122,17 +119,6 @@ func (s *Store) Get(ctx context.Context, key string, build func(ctx context.Cont
 		if err := lock.Unlock(); err != nil {
 			return nil, err
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	case <-t.C:
-		return nil
 	}
 }
 
