@@ -55,9 +55,6 @@ type clickInput struct {
 }
 
 func (c *Computer) click(ctx context.Context, in clickInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	button, err := c.button(in.Button)
 	if err != nil {
 		return nil, err
@@ -98,9 +95,6 @@ type dragInput struct {
 }
 
 func (c *Computer) drag(ctx context.Context, in dragInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	button, err := c.button(in.Button)
 	if err != nil {
 		return nil, err
@@ -169,9 +163,6 @@ type scrollInput struct {
 }
 
 func (c *Computer) scroll(ctx context.Context, in scrollInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	if err := within("amount", in.Amount, 1, c.features.MaxScrollAmount); err != nil {
 		return nil, err
 	}
@@ -195,9 +186,6 @@ type typeInput struct {
 }
 
 func (c *Computer) typeText(ctx context.Context, in typeInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	if err := checkText(in.Text, c.features.MaxTextLength); err != nil {
 		return nil, err
 	}
@@ -217,9 +205,6 @@ type keyInput struct {
 }
 
 func (c *Computer) key(ctx context.Context, in keyInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	keys, err := c.keys.chord(in.Keys)
 	if err != nil {
 		return nil, err
@@ -246,9 +231,6 @@ type moveInput struct {
 }
 
 func (c *Computer) pointerMove(ctx context.Context, in moveInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	a := action{summary: "Moved the pointer", screenshot: in.Screenshot}
 	if err := c.aim(ctx, &a, &in.X, &in.Y, in.FrameID, in.Space, in.NormScale); err != nil {
 		return nil, err
@@ -276,9 +258,6 @@ func (c *Computer) pointerUp(ctx context.Context, in buttonInput) (*mcp.CallTool
 }
 
 func (c *Computer) pointerButton(ctx context.Context, in buttonInput, verb string, do func(context.Context, Button) error) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	button, err := c.button(in.Button)
 	if err != nil {
 		return nil, err
@@ -299,9 +278,6 @@ type positionInput struct {
 }
 
 func (c *Computer) pointerPosition(ctx context.Context, in positionInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	at, err := c.pointer.PointerPosition(ctx)
 	if err != nil {
 		return nil, coded(ctx, Internal, err)
@@ -326,10 +302,7 @@ func (c *Computer) pointerPosition(ctx context.Context, in positionInput) (*mcp.
 	return answer(out.Summary, out, nil, "")
 }
 
-func (c *Computer) pointerList(ctx context.Context, _ struct{}) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
+func (c *Computer) pointerList(context.Context, struct{}) (*mcp.CallToolResult, error) {
 	out := ListResult{"1 pointer: default (foreground)", []PointerInfo{{"default", "foreground", "The pointer of this computer", true}}}
 	return answer(out.Summary, out, nil, "")
 }
@@ -341,9 +314,6 @@ type keyboardDownInput struct {
 }
 
 func (c *Computer) keyboardDown(ctx context.Context, in keyboardDownInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	keys, err := c.keys.chord(in.Keys)
 	if err != nil {
 		return nil, err
@@ -370,9 +340,6 @@ type keyboardUpInput struct {
 }
 
 func (c *Computer) keyboardUp(ctx context.Context, in keyboardUpInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	caller := c.caller(ctx)
 	keys := c.heldBy(caller)
 	if in.Keys != nil {

@@ -113,25 +113,34 @@ func (c *Computer) description(name string) string {
 	return ""
 }
 
+// addTool adds a tool that is refused until the computer is ready, and whose results are Out.
+func addTool[Out, In any](c *Computer, name, description string, h func(ctx context.Context, in In) (*mcp.CallToolResult, error), opts ...env.ToolOption) {
+	env.AddTool(c.env, name, description, func(ctx context.Context, in In) (*mcp.CallToolResult, error) {
+		if err := c.ensureReady(ctx); err != nil {
+			return nil, err
+		}
+		return h(ctx, in)
+	}, append(opts, env.Returns[Out]())...)
+}
+
 func (c *Computer) addTools() {
-	e := c.env
-	env.AddTool(e, "computer_screenshot", c.description("computer_screenshot"), c.screenshot, reads(), env.Nullable(), env.Returns[ScreenshotResult]())
-	env.AddTool(e, "computer_click", c.description("computer_click"), c.click, acts(), env.Nullable(), env.Returns[InputResult]())
-	env.AddTool(e, "computer_drag", c.description("computer_drag"), c.drag, acts(), env.Nullable(), env.Returns[InputResult]())
-	env.AddTool(e, "computer_scroll", c.description("computer_scroll"), c.scroll, acts(), env.Nullable(), env.Returns[InputResult]())
-	env.AddTool(e, "computer_type", "Type text into whatever has the focus.", c.typeText, acts(), env.Nullable(), env.Returns[InputResult]())
-	env.AddTool(e, "computer_key", "Press keys together and release them, e.g. [\"Control\", \"s\"].", c.key, acts(), env.Nullable(), env.Returns[InputResult]())
-	env.AddTool(e, "computer_wait", "Let time pass.", c.wait, reads(), env.Nullable(), env.Returns[WaitResult]())
+	addTool[ScreenshotResult](c, "computer_screenshot", c.description("computer_screenshot"), c.screenshot, reads(), env.Nullable())
+	addTool[InputResult](c, "computer_click", c.description("computer_click"), c.click, acts(), env.Nullable())
+	addTool[InputResult](c, "computer_drag", c.description("computer_drag"), c.drag, acts(), env.Nullable())
+	addTool[InputResult](c, "computer_scroll", c.description("computer_scroll"), c.scroll, acts(), env.Nullable())
+	addTool[InputResult](c, "computer_type", "Type text into whatever has the focus.", c.typeText, acts(), env.Nullable())
+	addTool[InputResult](c, "computer_key", "Press keys together and release them, e.g. [\"Control\", \"s\"].", c.key, acts(), env.Nullable())
+	addTool[WaitResult](c, "computer_wait", "Let time pass.", c.wait, reads(), env.Nullable())
 	if c.pointer != nil {
-		env.AddTool(e, "computer_pointer_move", c.description("computer_pointer_move"), c.pointerMove, acts(), env.Nullable(), env.Returns[InputResult]())
-		env.AddTool(e, "computer_pointer_down", c.description("computer_pointer_down"), c.pointerDown, acts(), env.Nullable(), env.Returns[InputResult]())
-		env.AddTool(e, "computer_pointer_up", c.description("computer_pointer_up"), c.pointerUp, acts(), env.Nullable(), env.Returns[InputResult]())
-		env.AddTool(e, "computer_pointer_position", "Tell where the pointer is.", c.pointerPosition, reads(), env.Nullable(), env.Returns[PositionResult]())
-		env.AddTool(e, "computer_pointer_list", "Tell which pointers there are.", c.pointerList, reads(), env.Returns[ListResult]())
+		addTool[InputResult](c, "computer_pointer_move", c.description("computer_pointer_move"), c.pointerMove, acts(), env.Nullable())
+		addTool[InputResult](c, "computer_pointer_down", c.description("computer_pointer_down"), c.pointerDown, acts(), env.Nullable())
+		addTool[InputResult](c, "computer_pointer_up", c.description("computer_pointer_up"), c.pointerUp, acts(), env.Nullable())
+		addTool[PositionResult](c, "computer_pointer_position", "Tell where the pointer is.", c.pointerPosition, reads(), env.Nullable())
+		addTool[ListResult](c, "computer_pointer_list", "Tell which pointers there are.", c.pointerList, reads())
 	}
 	if c.keyboard != nil {
-		env.AddTool(e, "computer_keyboard_down", "Press keys and leave them down, or hold them for a time.", c.keyboardDown, acts(), env.Nullable(), env.Returns[InputResult]())
-		env.AddTool(e, "computer_keyboard_up", "Release keys that are held.", c.keyboardUp, acts(), env.Nullable(), env.Returns[InputResult]())
+		addTool[InputResult](c, "computer_keyboard_down", "Press keys and leave them down, or hold them for a time.", c.keyboardDown, acts(), env.Nullable())
+		addTool[InputResult](c, "computer_keyboard_up", "Release keys that are held.", c.keyboardUp, acts(), env.Nullable())
 	}
 }
 
@@ -147,9 +156,6 @@ type screenshotInput struct {
 const defaultQuality = 85
 
 func (c *Computer) screenshot(ctx context.Context, in screenshotInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	quality := defaultQuality
 	if in.Quality != nil {
 		if quality = *in.Quality; Format(in.Format) != JPEG || quality < 1 || quality > 95 {
@@ -262,9 +268,6 @@ type waitInput struct {
 }
 
 func (c *Computer) wait(ctx context.Context, in waitInput) (*mcp.CallToolResult, error) {
-	if err := c.ensureReady(ctx); err != nil {
-		return nil, err
-	}
 	if err := within("ms", in.MS, 0, c.features.MaxWait); err != nil {
 		return nil, err
 	}
