@@ -1,7 +1,6 @@
 package computer
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -42,13 +41,8 @@ func ParseApps(text string) ([]App, error) {
 		return nil, nil
 	}
 	var apps []App
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&apps); err != nil {
-		return nil, fmt.Errorf("%s: %s", AppsVariable, strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if d.More() {
-		return nil, fmt.Errorf("%s: more than one JSON value", AppsVariable)
+	if err := readVariable(AppsVariable, text, &apps); err != nil {
+		return nil, err
 	}
 	if err := checkApps(apps); err != nil {
 		return nil, fmt.Errorf("%s: %w", AppsVariable, err)

@@ -1,7 +1,6 @@
 package computer
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -60,18 +59,26 @@ func ParseSettings(text string) (Settings, error) {
 	if strings.TrimSpace(text) == "" {
 		return s, nil
 	}
-	d := json.NewDecoder(bytes.NewReader([]byte(text)))
-	d.DisallowUnknownFields()
-	if err := d.Decode(&s); err != nil {
-		return s, fmt.Errorf("%s: %s", SettingsVariable, strings.TrimPrefix(err.Error(), "json: "))
-	}
-	if d.More() {
-		return s, fmt.Errorf("%s: more than one JSON value", SettingsVariable)
+	if err := readVariable(SettingsVariable, text, &s); err != nil {
+		return s, err
 	}
 	if err := s.Check(); err != nil {
 		return s, fmt.Errorf("%s: %w", SettingsVariable, err)
 	}
 	return s, nil
+}
+
+// readVariable reads the one JSON value that a variable holds.
+func readVariable(name, text string, into any) error {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fmt.Errorf("%s: %s", name, strings.TrimPrefix(err.Error(), "json: "))
+	}
+	if d.More() {
+		return fmt.Errorf("%s: more than one JSON value", name)
+	}
+	return nil
 }
 
 // Check tells everything that is out of range.
