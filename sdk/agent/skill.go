@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"sync"
 
@@ -58,8 +57,6 @@ func (a *Agent) skillExtension() (extension, bool, error) {
 		operation{name: "list", verb: http.MethodGet, path: skillPath, response: `{"required":["skills"]}`, serve: a.listSkills})
 }
 
-var skillName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$`) })
-
 // skillRequest is what adds a skill: text, or files.
 type skillRequest struct {
 	name, description, text string
@@ -77,7 +74,7 @@ func decodeSkill(body []byte) (skillRequest, error) {
 	if err != nil {
 		return s, err
 	}
-	if s.name = f.text("name", true); s.name != "" && !skillName().MatchString(s.name) {
+	if s.name = f.text("name", true); s.name != "" && !wire.SkillName(s.name) {
 		f.fail("name", "want a letter or digit, then at most 127 letters, digits, dots, underscores and dashes")
 	}
 	s.description = f.text("description", true)
