@@ -54,15 +54,7 @@ func part(v child.Value, from int64) string {
 	for len(b) > 0 && from > 0 && !utf8.RuneStart(b[0]) {
 		b = b[1:]
 	}
-	for i := 1; i <= min(utf8.UTFMax, len(b)); i++ {
-		if utf8.RuneStart(b[len(b)-i]) {
-			if !utf8.FullRune(b[len(b)-i:]) {
-				b = b[:len(b)-i]
-			}
-			break
-		}
-	}
-	return string(b)
+	return string(whole(b, false))
 }
 
 // media tells whether a result holds what isn't read but looked at or listened to.
