@@ -23,12 +23,9 @@ func (p *Provider) Connect(ctx context.Context, id string) (guest.Box, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s, err := openSlot(p.boxes, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
-	}
+	s, err := p.slot(id)
 	if err != nil {
-		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+		return nil, err
 	}
 	if alive, err := s.alive(); err != nil || !alive {
 		s.close()
@@ -275,12 +272,9 @@ func (p *Provider) known(id string) bool {
 
 // OutputLog is where what a box's programs write is kept.
 func (p *Provider) OutputLog(id string) (string, error) {
-	s, err := openSlot(p.boxes, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
-	}
+	s, err := p.slot(id)
 	if err != nil {
-		return "", fmt.Errorf("open sandbox %s: %w", id, err)
+		return "", err
 	}
 	defer s.close()
 	return filepath.Join(s.path, outputName), nil
@@ -288,12 +282,9 @@ func (p *Provider) OutputLog(id string) (string, error) {
 
 // Blocked is what a box's policy kept it from.
 func (p *Provider) Blocked(_ context.Context, id string) ([]guest.Blocked, error) {
-	s, err := openSlot(p.boxes, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
-	}
+	s, err := p.slot(id)
 	if err != nil {
-		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+		return nil, err
 	}
 	defer s.close()
 	return hostside.ReadLog(filepath.Join(s.path, netName), id)

@@ -65,6 +65,18 @@ func makeSlot(boxes, id string) (*slot, error) {
 	return s, nil
 }
 
+// slot opens the slot of a box that somebody asked for by its id; ErrNotFound when there is none.
+func (p *Provider) slot(id string) (*slot, error) {
+	s, err := openSlot(p.boxes, id)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+	}
+	return s, nil
+}
+
 // openSlot opens a box's slot without taking it; fs.ErrNotExist when there is none.
 func openSlot(boxes, id string) (*slot, error) {
 	if !hostside.ValidID(id) {

@@ -20,12 +20,9 @@ func (p *Provider) Connect(ctx context.Context, id string) (guest.Box, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s, err := openSlot(p.boxes, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
-	}
+	s, err := p.slot(id)
 	if err != nil {
-		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+		return nil, err
 	}
 	pid, err := s.holder()
 	if err == nil && pid == 0 {

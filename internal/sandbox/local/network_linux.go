@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"runtime"
 	"strconv"
@@ -108,12 +107,9 @@ func openDevice(pid int) (f *os.File, back bool, err error) {
 
 // OutputLog is where what a box's programs write is kept.
 func (p *Provider) OutputLog(id string) (string, error) {
-	s, err := openSlot(p.boxes, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return "", fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
-	}
+	s, err := p.slot(id)
 	if err != nil {
-		return "", fmt.Errorf("open sandbox %s: %w", id, err)
+		return "", err
 	}
 	defer s.close()
 	return s.path + outputSuffix, nil
@@ -121,12 +117,9 @@ func (p *Provider) OutputLog(id string) (string, error) {
 
 // Blocked is what a box's policy kept it from.
 func (p *Provider) Blocked(_ context.Context, id string) ([]guest.Blocked, error) {
-	s, err := openSlot(p.boxes, id)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s: %w", id, sandbox.ErrNotFound)
-	}
+	s, err := p.slot(id)
 	if err != nil {
-		return nil, fmt.Errorf("open sandbox %s: %w", id, err)
+		return nil, err
 	}
 	defer s.close()
 	return hostside.ReadLog(s.path+networkSuffix, id)
