@@ -32,12 +32,12 @@ func Run(ctx context.Context, c Config) (err error) {
 	if os.Geteuid() == 0 {
 		return errors.New("a desktop doesn't run as root")
 	}
-	dir, err := os.MkdirTemp("", "agentenv-session-")
+	scratch, err := atomicfile.NewScratch("agent-env-session")
 	if err != nil {
 		return fmt.Errorf("start a session: %w", err)
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	s := &desktop{config: c, auth: filepath.Join(dir, "Xauthority")}
+	defer func() { err = errors.Join(err, scratch.Remove()) }()
+	s := &desktop{config: c, auth: filepath.Join(scratch.Dir, "Xauthority")}
 	if err := s.authority(); err != nil {
 		return fmt.Errorf("start a session: %w", err)
 	}
