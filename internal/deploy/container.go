@@ -97,7 +97,7 @@ func (d *Deployments) Container(ctx context.Context, r ContainerRequest) (*Conta
 	if err != nil {
 		return nil, err
 	}
-	if r.Spec.Image, err = build(ctx, engine, r); err != nil {
+	if r.Spec.Image, err = buildContainer(ctx, engine, r); err != nil {
 		return nil, err
 	}
 	r.Spec.Network, r.Spec.Egress = of.info.Network, of.info.Egress
@@ -115,28 +115,17 @@ func (d *Deployments) Container(ctx context.Context, r ContainerRequest) (*Conta
 	return c, nil
 }
 
-func build(ctx context.Context, engine sandbox.Builder, r ContainerRequest) (string, error) {
+func buildContainer(ctx context.Context, engine sandbox.Builder, r ContainerRequest) (string, error) {
 	parts := append(slices.Clone(r.Sources), r.Dockerfile)
 	for _, k := range slices.Sorted(maps.Keys(r.Args)) {
 		parts = append(parts, k, r.Args[k])
 	}
-	in, out := io.Pipe()
-	written := make(chan error, 1)
-	go func() {
-		err := r.Context(ctx, out)
-		out.CloseWithError(err)
-		written <- err
-	}()
-	built, err := engine.Build(ctx, sandbox.Build{
-		Context: in, Dockerfile: r.Dockerfile, Tag: r.Tag, Args: r.Args, Sources: keyOf("container", parts...),
-	})
-	in.CloseWithError(io.ErrClosedPipe) // a context that nobody read to its end
-	if werr := <-written; werr != nil && !errors.Is(werr, io.ErrClosedPipe) {
-		return "", step.Infra(fmt.Errorf("read what the image is built of: %w", werr))
-	}
+	id, unread, err := build(ctx, engine, sandbox.Build{Dockerfile: r.Dockerfile, Tag: r.Tag, Args: r.Args, Sources: keyOf("container", parts...)}, r.Context)
 	switch {
+	case unread != nil:
+		return "", step.Infra(fmt.Errorf("read what the image is built of: %w", unread))
 	case err == nil:
-		return built.ID, nil
+		return id, nil
 	case ctx.Err() != nil:
 		return "", ctx.Err()
 	}
@@ -183,10 +172,8 @@ func (c *Container) Discard(ctx context.Context) error {
 // WriteContext writes stored files as the tar that an engine builds of.
 func WriteContext(ctx context.Context, objects store.Objects, to io.Writer, files []artifact.Bytes) error {
 	w := tar.NewWriter(to)
-	for _, f := range files {
-		if err := writeFile(ctx, objects, w, f); err != nil {
-			return fmt.Errorf("%s: %w", f.Path, err)
-		}
+	if err := writeFiles(ctx, objects, w, files); err != nil {
+		return err
 	}
 	return w.Close()
 }

@@ -91,22 +91,35 @@ func (m *maker) image(ctx context.Context, engine sandbox.Builder, p envstore.Pa
 	}
 	key := keyOf("image", string(p.Source.Digest), self)
 	defer m.images.alone(key)()
-	r, w := io.Pipe()
+	id, unread, err := build(ctx, engine, sandbox.Build{Dockerfile: p.Source.Dockerfile, Sources: key}, func(ctx context.Context, to io.Writer) error {
+		return m.writeContext(ctx, to, p.Source.Files, self != "")
+	})
+	if unread != nil {
+		return "", step.Infra(fmt.Errorf("read what its image is built of: %w", unread))
+	}
+	return id, err
+}
+
+// build has an engine make an image of the folder that write writes as a tar; its pipe breaks once the engine wants no more. unread is why the folder
+// could not be read, err what the engine said.
+func build(ctx context.Context, engine sandbox.Builder, b sandbox.Build, write func(ctx context.Context, to io.Writer) error) (id string, unread, err error) {
+	in, out := io.Pipe()
 	written := make(chan error, 1)
 	go func() {
-		err := m.writeContext(ctx, w, p.Source.Files, self != "")
-		w.CloseWithError(err)
+		err := write(ctx, out)
+		out.CloseWithError(err)
 		written <- err
 	}()
-	built, err := engine.Build(ctx, sandbox.Build{Context: r, Dockerfile: p.Source.Dockerfile, Sources: key})
-	r.CloseWithError(io.ErrClosedPipe) // a context that nobody read to its end
-	if werr := <-written; werr != nil && !errors.Is(werr, io.ErrClosedPipe) {
-		return "", step.Infra(fmt.Errorf("read what its image is built of: %w", werr))
+	b.Context = in
+	built, err := engine.Build(ctx, b)
+	in.CloseWithError(io.ErrClosedPipe) // a context that nobody read to its end
+	if unread = <-written; errors.Is(unread, io.ErrClosedPipe) {
+		unread = nil
 	}
-	if err != nil {
-		return "", err
+	if unread != nil || err != nil {
+		return "", unread, err
 	}
-	return built.ID, nil
+	return built.ID, nil, nil
 }
 
 // load reads a tarball into an engine, which skips the layers that it has.
@@ -158,10 +171,8 @@ func (m *maker) copiesSelf(ctx context.Context, p envstore.Part) (string, error)
 // writeContext writes the folder of a part as a tar, with this program in it when it is asked for.
 func (m *maker) writeContext(ctx context.Context, to io.Writer, files []artifact.Bytes, self bool) error {
 	w := tar.NewWriter(to)
-	for _, f := range files {
-		if err := writeFile(ctx, m.store, w, f); err != nil {
-			return fmt.Errorf("%s: %w", f.Path, err)
-		}
+	if err := writeFiles(ctx, m.store, w, files); err != nil {
+		return err
 	}
 	if self {
 		f, err := os.Open(selfFile)
@@ -181,6 +192,15 @@ func (m *maker) writeContext(ctx context.Context, to io.Writer, files []artifact
 		}
 	}
 	return w.Close()
+}
+
+func writeFiles(ctx context.Context, objects store.Objects, w *tar.Writer, files []artifact.Bytes) error {
+	for _, f := range files {
+		if err := writeFile(ctx, objects, w, f); err != nil {
+			return fmt.Errorf("%s: %w", f.Path, err)
+		}
+	}
+	return nil
 }
 
 func writeFile(ctx context.Context, objects store.Objects, w *tar.Writer, f artifact.Bytes) error {
