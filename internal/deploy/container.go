@@ -144,14 +144,6 @@ func (c *Container) Start(ctx context.Context, cmd guest.Command) error {
 	return c.boxes.Defer(c.req.Run, c.req.Step, "the program of container "+diag.Repr(c.req.Name), stop)
 }
 
-// Ended is closed when the program has ended; nil where none was started.
-func (c *Container) Ended() <-chan struct{} {
-	if c.main == nil {
-		return nil
-	}
-	return c.main.dead()
-}
-
 // Trouble is err with how the container's program ended, and the last that it wrote.
 func (c *Container) Trouble(err error) error {
 	if c.main == nil {
