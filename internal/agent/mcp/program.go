@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/subprocess"
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
 )
 
@@ -51,7 +52,7 @@ func Start(ctx context.Context, p Program) (_ Server, err error) {
 	if len(p.Argv) == 0 {
 		return nil, fmt.Errorf("the MCP server %s has no command", p.Name)
 	}
-	s := &program{p: p, tail: &tail{}, done: make(chan struct{})}
+	s := &program{p: p, tail: &tail{subprocess.Tail{Max: tailSize}}, done: make(chan struct{})}
 	if err := s.spawn(context.WithoutCancel(ctx)); err != nil {
 		return nil, fmt.Errorf("the MCP server %s can't be started: %w", p.Name, err)
 	}
@@ -79,7 +80,7 @@ func Start(ctx context.Context, p Program) (_ Server, err error) {
 func (s *program) spawn(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, s.p.Argv[0], s.p.Argv[1:]...)
 	cmd.Dir = s.p.Dir
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	subprocess.Own(cmd)
 	cmd.Env = s.environment()
 	cmd.Stderr = s.tail
 	cmd.WaitDelay = time.Second
@@ -109,8 +110,7 @@ func (s *program) spawn(ctx context.Context) error {
 	})
 	go func() {
 		defer close(s.done)
-		s.how = cmd.Wait()
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what it left in its group
+		s.how = subprocess.Wait(cmd)
 		_ = outR.Close()
 		reading.Wait()
 	}()
@@ -120,17 +120,13 @@ func (s *program) spawn(ctx context.Context) error {
 // environment is what a program gets: nothing that could hold a secret of ours, and what was set for it.
 func (s *program) environment() []string {
 	var out []string
-	for _, name := range []string{
-		"PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
-	} {
-		if _, own := s.p.Env[name]; own || s.p.Lookup == nil {
-			continue
-		}
-		if v, ok := s.p.Lookup(name); ok {
-			out = append(out, name+"="+v)
+	if s.p.Lookup != nil {
+		out = subprocess.Environment(s.p.Lookup)
+		if v, ok := s.p.Lookup("TMPDIR"); ok {
+			out = append(out, "TMPDIR="+v)
 		}
 	}
-	for k, v := range s.p.Env {
+	for k, v := range s.p.Env { // the last of a name counts
 		out = append(out, k+"="+v)
 	}
 	return out
@@ -196,45 +192,17 @@ func (s *program) Call(ctx context.Context, tool string, args json.RawMessage) (
 func (s *program) Close() error {
 	s.closed.Do(func() {
 		_ = s.stdin.Close()
-		for _, step := range []struct {
-			after  time.Duration
-			signal syscall.Signal
-		}{{leaveTime, syscall.SIGTERM}, {termTime, syscall.SIGKILL}} {
-			t := time.NewTimer(step.after)
-			select {
-			case <-s.done:
-				t.Stop()
-				return
-			case <-t.C:
-				_ = syscall.Kill(-s.cmd.Process.Pid, step.signal)
-			}
-		}
-		<-s.done
+		subprocess.Stop(s.cmd, s.done, leaveTime, termTime)
 	})
 	return nil
 }
 
 // tail keeps the end of what a program wrote to its stderr.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
-
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	if n := len(t.buf) - tailSize; n > 0 {
-		t.buf = append(t.buf[:0], t.buf[n:]...)
-	}
-	return len(b), nil
-}
+type tail struct{ subprocess.Tail }
 
 // String is the last line, behind what it belongs to; "" where nothing was said.
 func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	text := strings.TrimSpace(strings.ToValidUTF8(string(t.buf), ""))
+	text := strings.TrimSpace(strings.ToValidUTF8(t.Text(), ""))
 	if text == "" {
 		return ""
 	}

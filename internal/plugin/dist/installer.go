@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/subprocess"
 )
 
 const (
@@ -211,7 +212,8 @@ func (w *work) execWith(ctx context.Context, dir string, most time.Duration, var
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(cleanEnv(w.old.env, variables...), "UV_PYTHON_DOWNLOADS=never", "UV_NO_PROGRESS=1", "PIP_NO_COLOR=1", "PIP_PROGRESS_BAR=off")
 	cmd.Dir = dir // no project's settings apply
-	ownGroup(cmd)
+	subprocess.Own(cmd)
+	subprocess.Tie(cmd)
 	cmd.WaitDelay = 5 * time.Second
 	said := &lines{tell: w.talk.Detail}
 	runtime.LockOSThread() // the command ends with the thread that began it

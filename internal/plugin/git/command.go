@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/subprocess"
 )
 
 // passed are the variables of the caller that git gets.
@@ -48,7 +49,8 @@ func (f *Fetcher) run(ctx context.Context, c command) ([]byte, error) {
 	cmd := exec.CommandContext(within, f.git, argv...)
 	cmd.Env = f.environ(c.source)
 	cmd.Dir = f.home
-	ownGroup(cmd)
+	subprocess.Own(cmd)
+	subprocess.Tie(cmd)
 	cmd.WaitDelay = 2 * time.Second
 	if f.o.Hold != nil {
 		cmd.ExtraFiles = []*os.File{f.o.Hold}

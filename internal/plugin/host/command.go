@@ -12,6 +12,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/plugin/dist"
+	"agentenv.internal/agentenv/internal/subprocess"
 	"agentenv.internal/agentenv/sdk/plugin"
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
 )
@@ -55,7 +56,7 @@ func (p *Plugins) Command(ctx context.Context, c dist.Contribution, args []strin
 		return 0, errors.Join(err, theirs.Close())
 	}
 	defer temp.Remove()
-	tied(cmd)
+	subprocess.Tie(cmd)
 	waited := make(chan error, 1)
 	if err := errors.Join(launch(cmd, func() { waited <- cmd.Wait() }), theirs.Close()); err != nil {
 		return 0, &Died{Name: prog.Name, What: "can't be started: " + reason(err)}
@@ -71,7 +72,7 @@ type attended struct {
 
 // attend speaks with a command's process until it has ended.
 func (p *Plugins) attend(ctx context.Context, server *Plugin, cmd attended, conn net.Conn, temp *atomicfile.Scratch, c dist.Contribution, args []string) (int, error) {
-	proc := &process{prog: server.prog, cmd: cmd.Cmd, temp: temp, log: p.setup.Log, tail: &tail{}, done: make(chan struct{})}
+	proc := &process{prog: server.prog, cmd: cmd.Cmd, temp: temp, log: p.setup.Log, tail: newTail(), done: make(chan struct{})}
 	l := &life{p: server, proc: proc, calls: map[string]*Caller{}, queue: newLogQueue(p.setup.Log)}
 	defer l.queue.close()
 	proc.peer = rpc.New(conn, conn, handler{l})

@@ -17,6 +17,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/subprocess"
 	"agentenv.internal/agentenv/sdk/plugin"
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
 )
@@ -80,7 +81,7 @@ func start(ctx context.Context, prog Program, o Options, h rpc.Handler) (_ *proc
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for the plugin %s: %w", prog.Name, err)
 	}
-	p := &process{prog: prog, temp: temp, log: o.Log.With("plugin", prog.Name), tail: &tail{}, done: make(chan struct{})}
+	p := &process{prog: prog, temp: temp, log: o.Log.With("plugin", prog.Name), tail: newTail(), done: make(chan struct{})}
 	if err := p.spawn(ctx, o, h); err != nil {
 		_ = temp.Remove()
 		return nil, &Died{Name: prog.Name, What: "can't be started: " + reason(err)}
@@ -119,14 +120,15 @@ func (p *process) spawn(ctx context.Context, o Options, h rpc.Handler) error {
 	ctx = context.WithoutCancel(ctx)
 	p.cmd = exec.CommandContext(ctx, p.prog.Argv[0], p.prog.Argv[1:]...)
 	p.cmd.Dir, p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = p.temp.Dir, inR, outW, errW
-	p.cmd.Env = append(environment(o.Env, p.temp.Dir), plugin.Variable+"=stdio")
+	p.cmd.Env = append(subprocess.Environment(o.Env), "TMPDIR="+p.temp.Dir, plugin.Variable+"=stdio")
 	p.cmd.Env = append(p.cmd.Env, p.prog.Env...)
 	p.cmd.ExtraFiles = p.prog.Extra
-	ownGroup(p.cmd)
+	subprocess.Own(p.cmd)
+	subprocess.Tie(p.cmd)
 	ready := make(chan struct{})
 	var streams sync.WaitGroup
 	err = launch(p.cmd, func() {
-		how := wait(p.cmd)
+		how := ended(subprocess.Wait(p.cmd))
 		<-ready
 		defer close(p.done)
 		p.how = how
@@ -169,19 +171,6 @@ func launch(cmd *exec.Cmd, after func()) error {
 		}
 	}()
 	return <-started
-}
-
-// environment is what every plugin gets: nothing that could hold a secret of ours.
-func environment(lookup func(string) (string, bool), temp string) []string {
-	out := []string{"TMPDIR=" + temp}
-	for _, name := range []string{
-		"PATH", "HOME", "LANG", "LC_ALL", "TZ", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy", "SSL_CERT_FILE", "SSL_CERT_DIR",
-	} {
-		if v, ok := lookup(name); ok {
-			out = append(out, name+"="+v)
-		}
-	}
-	return out
 }
 
 // stderr logs what the program prints, line by line, and keeps the end.
@@ -239,43 +228,17 @@ func (p *process) died() error {
 // stop ends the process: it gets grace to leave by itself, then a moment after SIGTERM. It returns when it has ended.
 func (p *process) stop(grace time.Duration) {
 	_ = p.stdin.Close()
-	for _, s := range []struct {
-		after time.Duration
-		act   func(*exec.Cmd)
-	}{{grace, terminate}, {termTime, kill}} {
-		t := time.NewTimer(s.after)
-		select {
-		case <-p.done:
-			t.Stop()
-			return
-		case <-t.C:
-			s.act(p.cmd)
-		}
-	}
-	<-p.done
+	subprocess.Stop(p.cmd, p.done, grace, termTime)
 }
 
 // tail keeps the end of a stream.
-type tail struct {
-	mu  sync.Mutex
-	buf []byte
-}
+type tail struct{ subprocess.Tail }
 
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.buf = append(t.buf, b...)
-	if n := len(t.buf) - tailSize; n > 0 {
-		t.buf = append(t.buf[:0], t.buf[n:]...)
-	}
-	return len(b), nil
-}
+func newTail() *tail { return &tail{subprocess.Tail{Max: tailSize}} }
 
 // String is the end in one line: enough to recognize a fault by. The log has the rest.
 func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	lines := strings.FieldsFunc(string(t.buf), func(r rune) bool { return r == '\n' || r == '\r' })
+	lines := strings.FieldsFunc(t.Text(), func(r rune) bool { return r == '\n' || r == '\r' })
 	lines = lines[max(0, len(lines)-tailLines):]
 	for i, l := range lines {
 		if l = strings.ToValidUTF8(strings.TrimSpace(l), ""); len(l) > 200 {

@@ -13,6 +13,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"agentenv.internal/agentenv/internal/subprocess"
 )
 
 // Codes of entries that don't load, as the plugin contract has them.
@@ -99,9 +101,10 @@ func (l Loader) some(ctx context.Context, entries []Entry) (done []Loaded, begun
 		cmd.Env = clean()
 	}
 	cmd.Stdin = bytes.NewReader(request)
-	tail := &tailWriter{}
+	tail := &tailWriter{subprocess.Tail{Max: maxTail}}
 	cmd.Stderr = tail
-	ownGroup(cmd)
+	subprocess.Own(cmd)
+	subprocess.Tie(cmd)
 	cmd.WaitDelay = 2 * time.Second
 	stdout, err := cmd.StdoutPipe()
 	if err != nil {
@@ -120,8 +123,7 @@ func (l Loader) some(ctx context.Context, entries []Entry) (done []Loaded, begun
 	timer := time.AfterFunc(timeout, func() { cancel(late) })
 	defer timer.Stop()
 	done, begun, err = follow(stdout, len(entries), func() { timer.Reset(timeout) })
-	waited := cmd.Wait()
-	endGroup(cmd) // what a plugin started dies with it
+	waited := subprocess.Wait(cmd) // what a plugin started dies with it
 	switch cause := context.Cause(ctx); {
 	case errors.Is(cause, late):
 		return done, begun, late.Error() + tail.said(), nil
@@ -183,19 +185,11 @@ func clean() []string {
 }
 
 // tailWriter keeps the end of what is written.
-type tailWriter struct{ b []byte }
-
-func (t *tailWriter) Write(p []byte) (int, error) {
-	t.b = append(t.b, p...)
-	if len(t.b) > maxTail {
-		t.b = append(t.b[:0], t.b[len(t.b)-maxTail:]...)
-	}
-	return len(p), nil
-}
+type tailWriter struct{ subprocess.Tail }
 
 // said is the last line that was written, for the end of a sentence.
 func (t *tailWriter) said() string {
-	lines := strings.Split(strings.TrimSpace(string(t.b)), "\n")
+	lines := strings.Split(strings.TrimSpace(t.Text()), "\n")
 	if last := strings.TrimSpace(lines[len(lines)-1]); last != "" {
 		return ", saying: " + last
 	}

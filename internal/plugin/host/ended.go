@@ -1,5 +1,3 @@
-//go:build unix
-
 package host
 
 import (
@@ -8,9 +6,6 @@ import (
 	"os/exec"
 	"syscall"
 )
-
-func terminate(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
-func kill(cmd *exec.Cmd)      { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 
 // ended says how a process ended.
 func ended(err error) string {
