@@ -398,6 +398,26 @@ func TestLockWaitsUntilItsContextEnds(t *testing.T) {
 	}
 }
 
+// A lock that is waited for is given up when it isn't wanted any more, and taken while it is.
+func TestLockUnless(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	held, err := NewLock(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	looks := 0
+	if l, err := NewLockUnless(t.Context(), path, func() bool { looks++; return looks == 3 }); l != nil || err != nil || looks != 3 {
+		t.Errorf("%v %v after %d looks", l, err, looks)
+	}
+	l, err := NewLockUnless(t.Context(), path, func() bool { return held.Unlock() != nil })
+	if err != nil || l == nil {
+		t.Fatal(l, err)
+	}
+	if err := l.Unlock(); err != nil {
+		t.Error(err)
+	}
+}
+
 // A lock file may be removed by its holder: whoever waited must end up on the file that is there, never on the removed one.
 func TestRemovedLockStaysExclusive(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "l")
