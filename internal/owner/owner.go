@@ -127,6 +127,16 @@ func (f *Folder[R, P]) List() ([]R, error) {
 	return out, nil
 }
 
+// Heads are those of List.
+func (f *Folder[R, P]) Heads() ([]Head, error) {
+	all, err := f.List()
+	var out []Head
+	for i := range all {
+		out = append(out, *P(&all[i]).head())
+	}
+	return out, err
+}
+
 func (f *Folder[R, P]) read(key string) (R, error) {
 	var r R
 	b, err := os.ReadFile(f.At(key, recordFile))

@@ -14,30 +14,14 @@ import (
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
 	cmd := verb.Group("agent", "Store, deploy and ask agents",
-		newPut(p), newList(p), newShow(p), newDeploy(p), newPrompt(p), newAddSkill(p), newStop(p), newValidate(p), newOwn(p))
+		newPut(p), newList(p), newShow(p), newDeploy(p), newPrompt(p), newAddSkill(p), newStop(p), newValidate(p), verb.NewOwn(p, (*app.App).OwnAgent))
 	cmd.Aliases = []string{"a2a-agent"}
 	return cmd
 }
 
 // open is the program and its deployments, after what dead sandboxes and owners left has been swept.
 func open(ctx context.Context, p *verb.Program) (*app.App, *agentowner.Folder, error) {
-	a, err := p.Ready()
-	if err != nil {
-		return nil, nil, err
-	}
-	p.Sweep(ctx, a)
-	f, err := a.AgentDeployments()
-	if err != nil {
-		return nil, nil, err
-	}
-	swept, err := f.Sweep(ctx)
-	if err != nil {
-		p.Streams.Detail("sweep deployments: %v", err)
-	}
-	for _, id := range swept {
-		p.Streams.Note("Swept what was left of the deployment %s, whose owner is gone", id)
-	}
-	return a, f, nil
+	return verb.Deployed(ctx, p, (*app.App).AgentDeployments)
 }
 
 // client finds a living deployment. The caller closes the client.
@@ -55,18 +39,7 @@ func client(ctx context.Context, p *verb.Program, text string) (*agentowner.Clie
 
 // completeDeployed offers living deployments to the shell.
 func completeDeployed(p *verb.Program) cobra.CompletionFunc {
-	return p.CompleteFirst(func(_ context.Context, a *app.App, _ string) ([]cobra.Completion, error) {
-		f, err := a.AgentDeployments()
-		if err != nil {
-			return nil, err
-		}
-		all, err := f.List()
-		var out []cobra.Completion
-		for _, r := range all {
-			out = append(out, cobra.CompletionWithDesc(r.Instance, r.State))
-		}
-		return out, err
-	}, cobra.ShellCompDirectiveNoFileComp)
+	return verb.CompleteDeployed(p, (*app.App).AgentDeployments)
 }
 
 // completeAgents offers what can be deployed.

@@ -22,12 +22,7 @@ type deployOptions struct {
 	json  *bool
 }
 
-// Bounds of --ttl.
-const (
-	defaultTTL = 2 * time.Hour
-	minTTL     = time.Minute
-	maxTTL     = 14 * 24 * time.Hour
-)
+const defaultTTL = 2 * time.Hour
 
 func newDeploy(p *verb.Program) *cobra.Command {
 	o := deployOptions{lease: verb.Duration(defaultTTL)}
@@ -47,8 +42,7 @@ secret, which is kept in that process alone. agent-env agent show prints it agai
 	f.StringVar(&o.order.Model, "model", "", "the `MODEL` of its prompts: a name that the endpoint knows, or scripted:ARTIFACT")
 	f.StringVar(&o.order.System, "system", "", "a system prompt, as `TEXT`")
 	f.StringArrayVar(&o.vars, "env-var", nil, "an environment variable of its program, as `KEY=VALUE`; repeatable")
-	f.Var(&o.lease, "ttl", "how long it stays up: 90s, 15m, 3h")
-	f.Var(&o.lease, "ttl-seconds", "the same")
+	verb.LeaseFlags(cmd, &o.lease)
 	f.StringVar(&o.order.Type, "sandbox", "", "the `PROVIDER`s to try, comma-separated")
 	f.Float64Var(&o.order.CPU, "cpu", 0, "at most this many `CORES`")
 	f.Int64Var(&o.order.MemoryMB, "memory-mb", 0, "at most this much memory, in `MB`")
@@ -64,11 +58,10 @@ type deployed struct {
 }
 
 func deploy(ctx context.Context, p *verb.Program, text string, o deployOptions) error {
-	ttl := time.Duration(o.lease)
-	switch {
-	case ttl < minTTL || ttl > maxTTL:
-		return verb.Usagef("--ttl is from %s to %s", minTTL, maxTTL)
-	case o.order.CPU < 0 || o.order.MemoryMB < 0 || o.disk < 0:
+	if err := verb.CheckLease(o.lease); err != nil {
+		return err
+	}
+	if o.order.CPU < 0 || o.order.MemoryMB < 0 || o.disk < 0 {
 		return verb.Usagef("limits can't be negative")
 	}
 	var err error
@@ -79,7 +72,7 @@ func deploy(ctx context.Context, p *verb.Program, text string, o deployOptions) 
 	if err != nil {
 		return err
 	}
-	o.order.Lease, o.order.DiskMB = ttl, int64(o.disk*1024)
+	o.order.Lease, o.order.DiskMB = time.Duration(o.lease), int64(o.disk*1024)
 	order, err := a.AgentOrder(ctx, text, o.order)
 	if err != nil {
 		return err
@@ -113,25 +106,6 @@ func printStarted(p *verb.Program, s agentowner.Started, asJSON bool) error {
 	p.Streams.Printf("Expires: %s\n", verb.Time(p.Streams, r.Expires))
 	p.Streams.Note("Ask it with: agent-env agent prompt %s TEXT\nStop it with: agent-env agent stop %s", r.Instance, r.Instance)
 	return nil
-}
-
-// newOwn is what deploy starts in the background.
-func newOwn(p *verb.Program) *cobra.Command {
-	return &cobra.Command{
-		Use: "own", Hidden: true, Short: "Hold a deployment, told on standard input",
-		Args: verb.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := p.Ready()
-			if err != nil {
-				return err
-			}
-			c, err := owner.Parent()
-			if err != nil {
-				return err
-			}
-			return a.OwnAgent(cmd.Context(), os.Stdin, c)
-		},
-	}
 }
 
 // instance finds the living deployment that text names by its instance, whole or without the folders of its id: an agent's id alone means the agent.

@@ -20,31 +20,18 @@ func newStop(p *verb.Program) *cobra.Command {
 	return cmd
 }
 
-// stopped is what --json prints.
-type stopped struct {
-	verb.Format
-	Instances []string `json:"stopped"`
-}
-
 func stop(ctx context.Context, p *verb.Program, names []string, asJSON bool) error {
-	out := stopped{verb.V1(), []string{}}
-	for _, text := range names {
-		c, r, err := client(ctx, p, text)
-		if err != nil {
-			return err
-		}
-		err = c.Stop(ctx)
-		c.Close()
-		if err != nil {
-			return err
-		}
-		out.Instances = append(out.Instances, r.Instance)
-		if !asJSON {
-			p.Streams.Printf("Stopped %s\n", r.Instance)
-		}
+	_, f, err := open(ctx, p)
+	if err != nil {
+		return err
 	}
-	if asJSON {
-		return p.Streams.JSON(out)
-	}
-	return nil
+	return p.StopDeployed(names, asJSON, func(text string) (string, error) {
+		r, err := f.Find(text)
+		if err != nil {
+			return "", err
+		}
+		c := f.Client(r)
+		defer c.Close()
+		return r.Instance, c.Stop(ctx)
+	})
 }

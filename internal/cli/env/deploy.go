@@ -12,7 +12,6 @@ import (
 	"agentenv.internal/agentenv/internal/access"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/envowner"
-	"agentenv.internal/agentenv/internal/owner"
 )
 
 type deployOptions struct {
@@ -23,12 +22,7 @@ type deployOptions struct {
 	json  *bool
 }
 
-// Bounds of --ttl.
-const (
-	defaultTTL = 3 * time.Hour
-	minTTL     = time.Minute
-	maxTTL     = 14 * 24 * time.Hour
-)
+const defaultTTL = 3 * time.Hour
 
 func newDeploy(p *verb.Program) *cobra.Command {
 	o := deployOptions{lease: verb.Duration(defaultTTL)}
@@ -47,8 +41,7 @@ their own (--agent).`,
 	}
 	f := cmd.Flags()
 	f.IntVar(&o.order.Version, "version", 0, "the `VERSION` of the environment; the latest when left out")
-	f.Var(&o.lease, "ttl", "how long it stays up: 90s, 15m, 3h")
-	f.Var(&o.lease, "ttl-seconds", "the same")
+	verb.LeaseFlags(cmd, &o.lease)
 	f.StringVar(&o.mode, "gateway-mode", "performance", "performance, or consistent: one tool call at a time")
 	f.StringVar(&o.order.Type, "sandbox", "", "the `PROVIDER`s to try, comma-separated")
 	f.Float64Var(&o.order.CPU, "cpu", 0, "at most this many `CORES` for each server")
@@ -66,10 +59,10 @@ type deployed struct {
 }
 
 func deploy(ctx context.Context, p *verb.Program, id string, o deployOptions) error {
-	ttl := time.Duration(o.lease)
+	if err := verb.CheckLease(o.lease); err != nil {
+		return err
+	}
 	switch {
-	case ttl < minTTL || ttl > maxTTL:
-		return verb.Usagef("--ttl is from %s to %s", minTTL, maxTTL)
 	case o.mode != "performance" && o.mode != "consistent":
 		return verb.Usagef("--gateway-mode takes performance or consistent, not %q", o.mode)
 	case o.order.CPU < 0 || o.order.MemoryMB < 0 || o.disk < 0:
@@ -89,7 +82,7 @@ func deploy(ctx context.Context, p *verb.Program, id string, o deployOptions) er
 		return err
 	}
 	o.order.Env, o.order.Version = stored.ID, stored.Version
-	o.order.Lease, o.order.Consistent, o.order.DiskMB = ttl, o.mode == "consistent", int64(o.disk*1024)
+	o.order.Lease, o.order.Consistent, o.order.DiskMB = time.Duration(o.lease), o.mode == "consistent", int64(o.disk*1024)
 	if err := a.CheckEnv(ctx, stored, o.order.Type); err != nil {
 		return err
 	}
@@ -115,23 +108,4 @@ func printStarted(p *verb.Program, s envowner.Started, asJSON bool) error {
 	p.Streams.Printf("Expires: %s\n", verb.Time(p.Streams, s.Record.Expires))
 	p.Streams.Note("Stop it with: agent-env env stop %s", s.Record.Instance)
 	return nil
-}
-
-// newOwn is what deploy starts in the background.
-func newOwn(p *verb.Program) *cobra.Command {
-	return &cobra.Command{
-		Use: "own", Hidden: true, Short: "Hold a deployment, told on standard input",
-		Args: verb.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			a, err := p.Ready()
-			if err != nil {
-				return err
-			}
-			c, err := owner.Parent()
-			if err != nil {
-				return err
-			}
-			return a.OwnEnv(cmd.Context(), os.Stdin, c)
-		},
-	}
 }

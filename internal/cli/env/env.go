@@ -15,28 +15,12 @@ import (
 // New is the noun with its verbs.
 func New(p *verb.Program) *cobra.Command {
 	return verb.Group("env", "Store, deploy and use environments",
-		newPut(p), newList(p), newShow(p), newDeploy(p), newLoad(p), newSnapshot(p), newReset(p), newCall(p), newStop(p), newValidate(p), newMCPServer(p), newOwn(p))
+		newPut(p), newList(p), newShow(p), newDeploy(p), newLoad(p), newSnapshot(p), newReset(p), newCall(p), newStop(p), newValidate(p), newMCPServer(p), verb.NewOwn(p, (*app.App).OwnEnv))
 }
 
 // open is the program and its deployments, after what dead sandboxes and owners left has been swept.
 func open(ctx context.Context, p *verb.Program) (*app.App, *envowner.Folder, error) {
-	a, err := p.Ready()
-	if err != nil {
-		return nil, nil, err
-	}
-	p.Sweep(ctx, a)
-	f, err := a.Deployments()
-	if err != nil {
-		return nil, nil, err
-	}
-	swept, err := f.Sweep(ctx)
-	if err != nil {
-		p.Streams.Detail("sweep deployments: %v", err)
-	}
-	for _, id := range swept {
-		p.Streams.Note("Swept what was left of the deployment %s, whose owner is gone", id)
-	}
-	return a, f, nil
+	return verb.Deployed(ctx, p, (*app.App).Deployments)
 }
 
 // client finds a living deployment. The caller closes the client.
@@ -58,16 +42,5 @@ func completeStored(p *verb.Program) cobra.CompletionFunc {
 }
 
 func completeDeployed(p *verb.Program) cobra.CompletionFunc {
-	return p.CompleteFirst(func(_ context.Context, a *app.App, _ string) ([]cobra.Completion, error) {
-		f, err := a.Deployments()
-		if err != nil {
-			return nil, err
-		}
-		all, err := f.List()
-		var out []cobra.Completion
-		for _, r := range all {
-			out = append(out, cobra.CompletionWithDesc(r.Instance, r.State))
-		}
-		return out, err
-	}, cobra.ShellCompDirectiveNoFileComp)
+	return verb.CompleteDeployed(p, (*app.App).Deployments)
 }
