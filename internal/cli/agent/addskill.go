@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -70,12 +69,8 @@ const maxSkill = 32 << 20
 // readSkill is a skill as people name it.
 func readSkill(text string) (agentowner.Skill, error) {
 	if strings.HasPrefix(text, "@") {
-		id, v, pinned := strings.Cut(text, ":")
-		version, err := strconv.Atoi(v)
-		if pinned && (err != nil || version < 1) {
-			return agentowner.Skill{}, verb.Usagef("%q is no reference; write ID or ID:VERSION", text)
-		}
-		return agentowner.Skill{Artifact: id, Version: version}, nil
+		id, version, err := verb.Reference(text)
+		return agentowner.Skill{Artifact: id, Version: version}, err
 	}
 	info, err := os.Stat(text)
 	if err != nil {

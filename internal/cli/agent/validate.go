@@ -61,17 +61,5 @@ func validate(ctx context.Context, p *verb.Program, o validateOptions) error {
 	if err != nil {
 		return err
 	}
-	out := validated{verb.V1(), id, true, checks}
-	for _, c := range checks {
-		out.OK = out.OK && c.Score == 1
-	}
-	if *o.json {
-		err = p.Streams.JSON(out)
-	} else {
-		verb.PrintChecks(p.Streams, checks, id, out.OK)
-	}
-	if err == nil && !out.OK {
-		return verb.Exit(verb.Refused)
-	}
-	return err
+	return p.TellChecks(checks, id, *o.json, func(ok bool) any { return validated{verb.V1(), id, ok, checks} })
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -40,10 +39,9 @@ type loaded struct {
 }
 
 func load(ctx context.Context, p *verb.Program, text, artifact string, asJSON bool) error {
-	id, v, pinned := strings.Cut(artifact, ":")
-	version, err := strconv.Atoi(v)
-	if pinned && (err != nil || version < 1) {
-		return verb.Usagef("%q is no reference; write ID or ID:VERSION", artifact)
+	id, version, err := verb.Reference(artifact)
+	if err != nil {
+		return err
 	}
 	c, r, err := client(ctx, p, text)
 	if err != nil {

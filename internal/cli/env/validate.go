@@ -3,8 +3,6 @@ package env
 import (
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -69,19 +67,7 @@ func validate(ctx context.Context, p *verb.Program, text string, o validateOptio
 	if err != nil {
 		return err
 	}
-	out := validated{verb.V1(), e.ID, e.Version, true, checks}
-	for _, c := range checks {
-		out.OK = out.OK && c.Score == 1
-	}
-	if *o.json {
-		err = p.Streams.JSON(out)
-	} else {
-		verb.PrintChecks(p.Streams, out.Checks, fmt.Sprintf("%s v%d", out.Env, out.Version), out.OK)
-	}
-	if err == nil && !out.OK {
-		return verb.Exit(verb.Refused)
-	}
-	return err
+	return p.TellChecks(checks, fmt.Sprintf("%s v%d", e.ID, e.Version), *o.json, func(ok bool) any { return validated{verb.V1(), e.ID, e.Version, ok, checks} })
 }
 
 // data is the stored data that a reference names; nil for "".
@@ -89,10 +75,9 @@ func data(ctx context.Context, a *app.App, text string) (*envstore.Data, error) 
 	if text == "" {
 		return nil, nil
 	}
-	id, v, pinned := strings.Cut(text, ":")
-	version, err := strconv.Atoi(v)
-	if pinned && (err != nil || version < 1) {
-		return nil, verb.Usagef("%q is no reference; write ID or ID:VERSION", text)
+	id, version, err := verb.Reference(text)
+	if err != nil {
+		return nil, err
 	}
 	s, err := a.Store(ctx)
 	if err != nil {

@@ -1,14 +1,29 @@
 package verb
 
 import (
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/term"
 )
 
-// PrintChecks tells what checks of a subject found: what isn't as it should be, row by row.
-func PrintChecks(s *term.Streams, checks []app.Check, subject string, ok bool) {
+// TellChecks tells what checks of a subject found: the document doc of it, or what isn't as it should be, row by row. Where one failed the error is
+// Exit(Refused).
+func (p *Program) TellChecks(checks []app.Check, subject string, asJSON bool, doc func(ok bool) any) error {
+	ok := !slices.ContainsFunc(checks, func(c app.Check) bool { return c.Score != 1 })
+	if !asJSON {
+		printChecks(p.Streams, checks, subject, ok)
+	} else if err := p.Streams.JSON(doc(ok)); err != nil {
+		return err
+	}
+	if !ok {
+		return Exit(Refused)
+	}
+	return nil
+}
+
+func printChecks(s *term.Streams, checks []app.Check, subject string, ok bool) {
 	c := s.OutColors()
 	for _, x := range checks {
 		word := c.Green("passed")

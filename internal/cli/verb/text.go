@@ -59,6 +59,17 @@ func Levels() []string {
 	return []string{sandbox.LevelNone, sandbox.LevelNamespaces, sandbox.LevelContainer}
 }
 
+// Reference reads ID or ID:VERSION; version 0 is the latest.
+func Reference(text string) (id string, version int, err error) {
+	id, v, pinned := strings.Cut(text, ":")
+	if pinned {
+		if version, err = strconv.Atoi(v); err != nil || version < 1 {
+			return "", 0, Usagef("%q is no reference; write ID or ID:VERSION", text)
+		}
+	}
+	return id, version, nil
+}
+
 // ParseDuration reads a duration as flags take it: "90" and "90s" are seconds, "15m", "2h".
 func ParseDuration(text string) (time.Duration, error) {
 	if n, err := strconv.ParseFloat(text, 64); err == nil {
