@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/owner"
 )
 
@@ -100,6 +101,18 @@ type Reply struct {
 	ErrorType    string          `json:"error_type,omitempty"`
 	ErrorCode    string          `json:"error_code,omitempty"`
 	ErrorMessage string          `json:"error_message,omitempty"`
+}
+
+// ReplyOf is what an agent answered in a conversation, of "" where nobody can go on with it.
+func ReplyOf(conversation string, r deploy.Reply) Reply {
+	out := Reply{
+		Context: conversation, Text: r.Text, Structured: r.Structured, Model: r.Model, ToolCalls: r.ToolCalls, Input: r.Usage.Input, Output: r.Usage.Output,
+		ErrorType: r.ErrorType, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage,
+	}
+	if r.Usage.Priced {
+		out.USD = &r.Usage.USD
+	}
+	return out
 }
 
 // Prompt asks the agent and waits for its reply; when ctx ends, so does the agent's turn.

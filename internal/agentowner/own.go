@@ -147,14 +147,7 @@ func (h *held) prompt(ctx context.Context, q Question) (Reply, error) {
 	case err != nil:
 		return Reply{}, err
 	}
-	out := Reply{
-		Context: q.Context, Text: r.Text, Structured: r.Structured, Model: r.Model, ToolCalls: r.ToolCalls, Input: r.Usage.Input, Output: r.Usage.Output,
-		ErrorType: r.ErrorType, ErrorCode: r.ErrorCode, ErrorMessage: r.ErrorMessage,
-	}
-	if r.Usage.Priced {
-		out.USD = &r.Usage.USD
-	}
-	return out, nil
+	return ReplyOf(q.Context, r), nil
 }
 
 type added struct {

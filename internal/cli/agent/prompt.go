@@ -80,20 +80,22 @@ func prompt(ctx context.Context, p *verb.Program, o promptOptions) error {
 	if err != nil {
 		return err
 	}
+	return tell(p, id, "", agentowner.ReplyOf("", r), *o.json)
+}
+
+// tell prints what an agent answered; instance is that of a deployed one.
+func tell(p *verb.Program, id, instance string, r agentowner.Reply, asJSON bool) error {
 	if r.ErrorType != "" {
 		return fmt.Errorf("the agent failed (%s): %s", r.ErrorCode, r.ErrorMessage)
 	}
-	if !*o.json {
-		p.Streams.Println(r.Text)
-		return nil
+	if asJSON {
+		return p.Streams.JSON(answer{
+			Format: verb.V1(), Agent: id, Instance: instance, Context: r.Context, Model: r.Model, Reply: r.Text, Structured: r.Structured,
+			ToolCalls: r.ToolCalls, Input: r.Input, Output: r.Output, USD: r.USD,
+		})
 	}
-	out := answer{
-		Format: verb.V1(), Agent: id, Model: r.Model, Reply: r.Text, Structured: r.Structured, ToolCalls: r.ToolCalls, Input: r.Usage.Input, Output: r.Usage.Output,
-	}
-	if r.Usage.Priced {
-		out.USD = &r.Usage.USD
-	}
-	return p.Streams.JSON(out)
+	p.Streams.Println(r.Text)
+	return nil
 }
 
 // promptDeployed asks an agent that stands.
@@ -107,17 +109,10 @@ func promptDeployed(ctx context.Context, p *verb.Program, f *agentowner.Folder, 
 	if err != nil {
 		return err
 	}
-	if r.ErrorType != "" {
-		return fmt.Errorf("the agent failed (%s): %s", r.ErrorCode, r.ErrorMessage)
+	if err := tell(p, d.Agent, d.Instance, r, *o.json); err != nil {
+		return err
 	}
-	if *o.json {
-		return p.Streams.JSON(answer{
-			Format: verb.V1(), Agent: d.Agent, Instance: d.Instance, Context: r.Context, Model: r.Model, Reply: r.Text, Structured: r.Structured,
-			ToolCalls: r.ToolCalls, Input: r.Input, Output: r.Output, USD: r.USD,
-		})
-	}
-	p.Streams.Println(r.Text)
-	if o.context == "" {
+	if o.context == "" && !*o.json {
 		p.Streams.Note("Go on with: agent-env agent prompt %s TEXT --context %s", d.Instance, r.Context)
 	}
 	return nil
