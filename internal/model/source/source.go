@@ -97,10 +97,7 @@ func (m *Models) Model(ctx context.Context, name, baseURL string) (model.Model, 
 	if err != nil {
 		return nil, err
 	}
-	e, err := m.Endpoint(ctx, baseURL)
-	if err != nil {
-		return nil, err
-	}
+	e := m.endpoint(c, baseURL)
 	if e.BaseURL == "" {
 		return nil, fmt.Errorf("the model %s needs an endpoint: %w; set model.base_url and model.api_key, or name a scripted model", name, ErrNone)
 	}
@@ -168,6 +165,10 @@ func (m *Models) Endpoint(ctx context.Context, baseURL string) (model.Endpoint, 
 	if err != nil {
 		return model.Endpoint{}, err
 	}
+	return m.endpoint(c, baseURL), nil
+}
+
+func (m *Models) endpoint(c Settings, baseURL string) model.Endpoint {
 	e := c.Endpoint
 	if baseURL != "" && baseURL != e.BaseURL {
 		e = model.Endpoint{BaseURL: baseURL, Params: e.Params, Prices: e.Prices, Named: true}
@@ -175,7 +176,7 @@ func (m *Models) Endpoint(ctx context.Context, baseURL string) (model.Endpoint, 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e.Outage = m.outage(e.BaseURL, c.Patience)
-	return e, nil
+	return e
 }
 
 // Check tells whether there could be a model of the name, without reading a script. ErrNone.
