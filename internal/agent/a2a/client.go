@@ -130,14 +130,7 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, most 
 	req.Header.Set("Accept", "application/json")
 	res, err := c.http.Do(req)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err
-		}
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return nil, unreachable(ctx, err)
 	}
 	defer res.Body.Close()
 	out, err := io.ReadAll(io.LimitReader(res.Body, int64(most)+1))
@@ -152,6 +145,18 @@ func (c *Client) do(ctx context.Context, method, path string, body []byte, most 
 		return nil, statusError(res.StatusCode, out, secret)
 	}
 	return out, nil
+}
+
+// unreachable is why a request got no answer: ctx's end, or an error without the request's URL, which may be a secret.
+func unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
 func statusError(status int, body []byte, secret bool) *StatusError {

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"slices"
 
 	"agentenv.internal/agentenv/sdk/wire"
@@ -72,14 +71,7 @@ func (c *Client) Transfer(ctx context.Context, method, path, match string, body 
 	}
 	res, err := c.http.Do(req)
 	if err != nil {
-		if ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		var u *url.Error
-		if errors.As(err, &u) {
-			err = u.Err
-		}
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return nil, unreachable(ctx, err)
 	}
 	if res.StatusCode < 200 || res.StatusCode > 299 {
 		b, _ := io.ReadAll(io.LimitReader(res.Body, maxError)) // for its code alone
