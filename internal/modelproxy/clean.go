@@ -20,7 +20,7 @@ func Line(x Exchange, r *redact.Redactor) ([]byte, error) {
 
 // clean takes secrets out of an answer: a stream's events are read, and the texts of one field are looked at as one.
 func clean(answer string, r *redact.Redactor) string {
-	if !strings.HasPrefix(answer, "data:") && !strings.HasPrefix(answer, "event:") {
+	if !streamed(answer) {
 		if b := []byte(answer); json.Valid(b) {
 			return string(r.JSON(b))
 		}

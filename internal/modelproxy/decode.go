@@ -13,7 +13,7 @@ import (
 // decoded is what a model answered; nil when that can't be read.
 func decoded(x *Exchange) *model.Message {
 	media := "application/json"
-	if strings.HasPrefix(x.Response, "data:") || strings.HasPrefix(x.Response, "event:") {
+	if streamed(x.Response) {
 		media = "text/event-stream"
 	}
 	switch x.Protocol {
@@ -31,6 +31,11 @@ func decoded(x *Exchange) *model.Message {
 		return gemini(bodies(x.Response, media))
 	}
 	return nil
+}
+
+// streamed tells whether an answer is a stream of events.
+func streamed(answer string) bool {
+	return strings.HasPrefix(answer, "data:") || strings.HasPrefix(answer, "event:")
 }
 
 // bodies are the documents of an answer: one, those of a stream's events, or those of a list.
