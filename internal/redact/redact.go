@@ -212,10 +212,13 @@ func (r *Redactor) Across(a, b string) (string, string) {
 // their part of it. What one piece holds by itself goes too. It is p itself when nothing changes.
 func (r *Redactor) Pieces(p []string) []string {
 	st := r.current()
-	if st == nil || !st.in([]byte(strings.Join(p, ""))) {
+	if st == nil {
 		return p
 	}
 	whole := strings.Join(p, "")
+	if !st.in([]byte(whole)) {
+		return p
+	}
 	out := make([]string, 0, len(p))
 	var b strings.Builder
 	i := 0 // of whole: how far it has been looked at; beyond the end of a piece when a secret is
