@@ -276,13 +276,10 @@ func checkSkills(ctx context.Context, s *subject) ([]step.Row, error) {
 	return append(rows, row), fatal
 }
 
-// snapshotsPath is where snapshot_agent_state leaves what it saved.
-const snapshotsPath = "metadata/agent_snapshots"
-
 // checkSnapshot looks at whether a snapshot was taken, and whether a judge found that an agent made of it remembers.
 func checkSnapshot(_ context.Context, s *subject) ([]step.Row, error) {
 	saved := ""
-	if len(s.c.State.List(snapshotsPath)) == 0 {
+	if len(s.c.State.List(step.AgentSnapshotsPath)) == 0 {
 		saved = "no step before saved a snapshot of an agent"
 	}
 	recalls, err := s.criterion("an agent made of it remembers", s.c.Doc.Get("rubric_verifier_id").Text(), s.c.Doc.Get("rubric_criterion_id").Text())

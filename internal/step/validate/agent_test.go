@@ -257,7 +257,7 @@ func validated(t *testing.T, r *steptest.Rig, name, fields string) (failed []str
 
 func TestGoodAgent(t *testing.T) {
 	r, _ := agentRig(t)
-	appendTo(r, snapshotsPath, map[string]string{"agent_name": step.DefaultAgent})
+	appendTo(r, step.AgentSnapshotsPath, map[string]string{"agent_name": step.DefaultAgent})
 	for _, name := range slices.Sorted(maps.Keys(agentSteps)) {
 		if failed := validated(t, r, name, agentSteps[name]); failed != nil {
 			t.Errorf("%s: %s", name, failed)
@@ -290,7 +290,7 @@ func TestGoodAgent(t *testing.T) {
 // TestBrokenAgent: each fault of the agent fails the row that is about it.
 func TestBrokenAgent(t *testing.T) {
 	r, x := agentRig(t)
-	appendTo(r, snapshotsPath, map[string]string{"agent_name": step.DefaultAgent})
+	appendTo(r, step.AgentSnapshotsPath, map[string]string{"agent_name": step.DefaultAgent})
 	const card = "GET /.well-known"
 	for _, tt := range []struct {
 		name, want string
