@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/deploy"
-	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/step"
 )
 
@@ -35,9 +34,7 @@ func (e *PromptAgent) changes(ctx context.Context, c *step.Call, a *deploy.Agent
 	rec := step.AgentChangelog{Agent: a.Name, Step: c.Step, Roots: append([]string{}, log.Roots...), Mode: step.TransferObjects, URL: step.ChangelogURL(log.ID, 0)}
 	if err != nil {
 		c.Log.Warn("not all of the agent's changes could be kept", "agent", a.Name, "error", err)
-		if rec.Reason = diag.Clean(err.Error()); len(rec.Reason) > maxReason {
-			rec.Reason = rec.Reason[:maxReason]
-		}
+		rec.Reason = reason(err)
 	}
 	if kept == nil && err == nil {
 		return nil // nothing was changed

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"strings"
 	"sync"
 	"time"
 
@@ -129,6 +130,12 @@ func (s *series) end(ctx context.Context) error {
 // maxReason bounds why a snapshot failed, on record.
 const maxReason = 300
 
+// reason is why something is missing, as a row says it.
+func reason(err error) string {
+	s := diag.Clean(err.Error())
+	return strings.ToValidUTF8(s[:min(len(s), maxReason)], "")
+}
+
 // take takes one snapshot and records it.
 func (s *series) take(ctx context.Context, row step.AgentSnapshot) error {
 	limited, cancel := context.WithTimeoutCause(ctx, s.limit, fmt.Errorf("the snapshot took more than %s", s.limit))
@@ -152,14 +159,11 @@ func (s *series) take(ctx context.Context, row step.AgentSnapshot) error {
 		}
 		err = nil
 	case err != nil:
-		row.Status, row.Reason = step.SnapshotFailed, diag.Clean(err.Error())
+		row.Status, row.Reason = step.SnapshotFailed, reason(err)
 		if row.ID != "" {
 			row.Status = step.SnapshotPartial
 		}
 		s.c.Log.Warn("a snapshot failed", "agent", s.agent.Name, "final", row.Final, "error", err)
-	}
-	if len(row.Reason) > maxReason {
-		row.Reason = row.Reason[:maxReason]
 	}
 	s.keep(row)
 	switch {
