@@ -35,8 +35,7 @@ type a2aRunner struct {
 	model     string // where nothing else names one
 
 	proxy atomic.Pointer[modelproxy.Proxy] // of the prompt under way; nil while there is none
-	doors []*http.Server
-	wg    sync.WaitGroup
+	doors doors
 	ports int // next door's
 
 	asking    atomic.Pointer[peerTurns] // of the prompt under way; nil while there is none
@@ -190,13 +189,9 @@ func (r *a2aRunner) AddSkill(ctx context.Context, s Skill) error {
 
 // listen serves a handler at an address of the agent's box until Close.
 func (r *a2aRunner) listen(ctx context.Context, address string, h http.Handler) error {
-	l, err := r.box.Listen(context.WithoutCancel(ctx), "tcp", address)
-	if err != nil {
+	if _, err := r.doors.open(ctx, r.box, address, h); err != nil {
 		return step.Infra(fmt.Errorf("open a door at %s of the agent's sandbox: %w", address, err))
 	}
-	srv := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
-	r.doors = append(r.doors, srv)
-	r.wg.Go(func() { _ = srv.Serve(l) }) // it ends with Close, or with the box
 	return nil
 }
 
@@ -216,13 +211,10 @@ func (r *a2aRunner) Close() error {
 	if r.server != nil {
 		r.server.stop()
 	}
-	for _, d := range r.doors {
-		_ = d.Close()
-	}
+	r.doors.close()
 	for _, end := range r.ending {
 		end()
 	}
-	r.wg.Wait()
 	if r.transport != nil {
 		r.transport.CloseIdleConnections()
 	}

@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"agentenv.internal/agentenv/internal/agent"
 	"agentenv.internal/agentenv/internal/agent/cli"
@@ -99,7 +98,7 @@ func (m cliMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runner, 
 		vars = append(vars, k+"="+v)
 	}
 	slices.Sort(vars)
-	run := &cliRunner{agent: a, box: box, note: c.note, exchanges: a.all.exchangeLog(a)}
+	run := &cliRunner{agent: a, box: box, note: c.note, exchanges: a.all.exchangeLog(a), doors: doors{errors: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}}
 	run.cli = cli.New(m.profile, cli.Options{
 		Box: box, Command: c.path, Runtime: with, Version: c.version, Env: vars, Model: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(modelPort)),
 		State: cli.StateFolder + "/" + a.Instance, // several agents may share a sandbox of the run
@@ -118,13 +117,12 @@ type cliRunner struct {
 	note      string
 	exchanges *exchangeLog
 
-	turn sync.Mutex // one at a time: the model's door is of one run's model
+	doors doors
+	turn  sync.Mutex // one at a time: the model's door is of one run's model
 
 	mu       sync.Mutex
 	settings Settings
-	names    []string // of its servers
-	servers  []*http.Server
-	serving  sync.WaitGroup
+	names    []string          // of its servers
 	proxy    *modelproxy.Proxy // nil between turns
 	spent    []model.Usage     // of the turn
 	told     func(model.Usage)
@@ -133,27 +131,14 @@ type cliRunner struct {
 
 // listen opens a door in the agent's box. It lives until Close.
 func (r *cliRunner) listen(ctx context.Context, port int, h http.Handler) error {
-	l, err := r.box.Listen(context.WithoutCancel(ctx), "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-	if err != nil {
+	if _, err := r.doors.open(ctx, r.box, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), h); err != nil {
 		return step.Infra(fmt.Errorf("open the agent's door at port %d of its sandbox: %w", port, err))
 	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}
-	r.mu.Lock()
-	r.servers = append(r.servers, s)
-	r.mu.Unlock()
-	r.serving.Go(func() { _ = s.Serve(l) })
 	return nil
 }
 
 func (r *cliRunner) Close() error {
-	r.mu.Lock()
-	servers := r.servers
-	r.servers = nil
-	r.mu.Unlock()
-	for _, s := range servers {
-		_ = s.Close()
-	}
-	r.serving.Wait()
+	r.doors.close()
 	return nil
 }
 

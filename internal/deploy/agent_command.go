@@ -7,10 +7,8 @@ import (
 	"io"
 	"io/fs"
 	"net"
-	"net/http"
 	"os"
 	"path"
-	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/guest"
@@ -123,31 +121,24 @@ func (a *Agent) doorTo(ctx context.Context, box guest.Box, v *Env) (string, erro
 	if url, ok := a.doors[v]; ok {
 		return url, nil
 	}
-	l, err := box.Listen(context.WithoutCancel(ctx), "tcp", "127.0.0.1:0")
+	addr, err := a.served.open(ctx, box, "127.0.0.1:0", v.Gateway.Door(a.Principal()))
 	if err != nil {
 		return "", step.Infra(fmt.Errorf("open a door to %s in the agent's sandbox: %w", diag.Repr(v.ID), err))
 	}
-	at, ok := l.Addr().(*net.TCPAddr)
+	at, ok := addr.(*net.TCPAddr)
 	if !ok {
-		return "", errors.Join(step.Infra(errors.New("the agent's sandbox doesn't tell the port of a door")), l.Close())
+		return "", step.Infra(errors.New("the agent's sandbox doesn't tell the port of a door"))
 	}
-	srv := &http.Server{Handler: v.Gateway.Door(a.Principal()), ReadHeaderTimeout: time.Minute}
-	a.serving.Go(func() { _ = srv.Serve(l) }) // ends with closeDoors, or with the box
 	if a.doors == nil {
 		a.doors = map[*Env]string{}
 	}
-	a.servers = append(a.servers, srv)
 	a.doors[v] = fmt.Sprintf("http://127.0.0.1:%d", at.Port)
 	return a.doors[v], nil
 }
 
 // closeDoors ends the doors that Install opened.
 func (a *Agent) closeDoors() {
-	a.installing.Lock()
-	for _, s := range a.servers {
-		_ = s.Close()
-	}
-	a.servers = nil
-	a.installing.Unlock()
-	a.serving.Wait()
+	a.installing.Lock() // one that is under way opens a door yet
+	defer a.installing.Unlock()
+	a.served.close()
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -156,8 +155,7 @@ type Agent struct {
 	installing sync.Mutex      // held while a command is installed
 	commands   map[string]bool // those that it has
 	doors      map[*Env]string // URLs in its sandbox
-	servers    []*http.Server  // of doors
-	serving    sync.WaitGroup
+	served     doors           // at those
 }
 
 // Resolve is the id of the agent that text names; "" is the default one.
