@@ -131,7 +131,7 @@ func (u Unmet) Problems() diag.List {
 func AddCommand(requirements []string) string {
 	out := "agent-env plugin add"
 	for _, r := range requirements {
-		out += " " + ShellWord(r)
+		out += " " + diag.ShellWord(r)
 	}
 	return out
 }
@@ -186,15 +186,6 @@ func repr(text string) string {
 	}
 	b.WriteRune(quote)
 	return b.String()
-}
-
-// ShellWord is a text as a shell reads it.
-func ShellWord(text string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
-	if text != "" && strings.Trim(text, plain) == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'"'"'`) + "'"
 }
 
 // HeldBack says whether a problem is one that an unmet requirement may explain: a type that nobody knows.
@@ -348,7 +339,7 @@ func foreign(u Use) diag.Problem {
 	switch {
 	case u.Origin.Kind == catalog.GitPlugin:
 		p.Summary = "uses the " + u.String() + " of the git plugin " + from
-		p.Fix = "whoever runs it installs that with: agent-env plugin install " + ShellWord(diag.Clean(cmp.Or(u.Origin.Where, "URL")))
+		p.Fix = "whoever runs it installs that with: agent-env plugin install " + diag.ShellWord(diag.Clean(cmp.Or(u.Origin.Where, "URL")))
 	case from != "":
 		p.Summary = "uses the " + u.String() + ", which this machine's configuration registers, from " + from
 		p.Fix = "whoever runs it needs that package and its configuration"

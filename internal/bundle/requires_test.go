@@ -306,13 +306,3 @@ func TestUsesOfEveryGroup(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 }
-
-func TestShellWords(t *testing.T) {
-	for text, want := range map[string]string{
-		"a": "a", "a==1.0": "a==1.0", "a>=1": "'a>=1'", "a[x]": "'a[x]'", "a; os_name == 'nt'": `'a; os_name == '"'"'nt'"'"''`, "": "''",
-	} {
-		if got := ShellWord(text); got != want {
-			t.Errorf("%q: %s, want %s", text, got, want)
-		}
-	}
-}

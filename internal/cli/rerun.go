@@ -8,8 +8,8 @@ import (
 	"syscall"
 	"time"
 
-	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/term"
 )
 
@@ -22,7 +22,7 @@ func rerun(s *term.Streams, args []string) error {
 	}
 	words := []string{"agent-env"}
 	for _, a := range args {
-		words = append(words, bundle.ShellWord(a))
+		words = append(words, diag.ShellWord(a))
 	}
 	s.Problem("Running it again: %s", term.Clean(strings.Join(words, " ")))
 	env := append(os.Environ(), verb.RerunVariable+"=1")

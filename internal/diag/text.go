@@ -80,3 +80,12 @@ func distance(a, b string) int {
 	}
 	return prev[len(rb)]
 }
+
+// ShellWord is a text as a shell reads it.
+func ShellWord(text string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_@%+=:,./-"
+	if text != "" && strings.Trim(text, plain) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'"'"'`) + "'"
+}

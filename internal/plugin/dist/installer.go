@@ -299,12 +299,7 @@ func failure(what, said string, err error) error {
 func shell(argv []string) string {
 	out := make([]string, len(argv))
 	for i, a := range argv {
-		out[i] = a
-		if a == "" || strings.ContainsFunc(a, func(r rune) bool {
-			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("@%_-+=:,./", r))
-		}) {
-			out[i] = "'" + strings.ReplaceAll(a, "'", `'"'"'`) + "'"
-		}
+		out[i] = diag.ShellWord(a)
 	}
 	return diag.Clean(strings.Join(out, " "))
 }
