@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/sleep"
 )
 
 // pages waits until the frontends of websites answer.
@@ -32,7 +33,7 @@ func (v *Env) pages(ctx context.Context) error {
 				}
 				err = fmt.Errorf("status %d", resp.StatusCode)
 			}
-			if !sleep(ctx, pause) {
+			if sleep.For(ctx, pause) != nil {
 				errs = append(errs, fmt.Errorf("the frontend of website %s is not ready: %w", diag.Repr(s.Name), err))
 				break
 			}
@@ -46,15 +47,3 @@ const (
 	firstLook = 5 * time.Millisecond
 	lastLook  = 200 * time.Millisecond
 )
-
-// sleep is false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/lazyregexp"
+	"agentenv.internal/agentenv/internal/sleep"
 )
 
 // Dialects.
@@ -83,7 +84,7 @@ func New(e Endpoint, p Patience) (*Client, error) {
 			e.Dialect = Anthropic
 		}
 	}
-	c := &Client{e: e, p: p, limit: newLimiter(), sleep: sleep}
+	c := &Client{e: e, p: p, limit: newLimiter(), sleep: sleep.For}
 	switch e.Dialect {
 	case OpenAI:
 		c.dialect = openAI{ownHost: u.Hostname() == "api.openai.com"}
@@ -179,17 +180,6 @@ func (c *Client) Generate(ctx context.Context, r *Request) (*Response, error) {
 func (c *Client) backoff(try int) time.Duration {
 	d := min(c.p.First<<min(try-1, 16), 30*time.Second)
 	return d/2 + rand.N(d/2+1)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 func (c *Client) price(name string, r *Response) {

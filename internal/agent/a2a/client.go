@@ -19,6 +19,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"agentenv.internal/agentenv/internal/sleep"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -323,7 +324,7 @@ func (c *Client) Ask(ctx context.Context, m wire.Message, w Wait) (wire.Task, er
 		if slices.Contains([]string{"input-required", "auth-required"}, t.Status.State) {
 			return t, c.giveUp(ctx, t, fmt.Errorf("%w: the task waits for more from its caller (%s), and there is nobody to give it", ErrMalformed, t.Status.State))
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return t, c.giveUp(ctx, t, err)
 		}
 		pause = min(2*pause, w.Every)
@@ -381,7 +382,7 @@ func (c *Client) send(ctx context.Context, m wire.Message, w Wait) (wire.Task, e
 			}
 			return t, err
 		}
-		if err := sleep(ctx, pause); err != nil {
+		if err := sleep.For(ctx, pause); err != nil {
 			return t, err
 		}
 		pause = min(2*pause, 15*time.Second)
@@ -394,15 +395,4 @@ func (c *Client) giveUp(ctx context.Context, t wire.Task, cause error) error {
 	defer cancel()
 	_, _ = c.Cancel(ctx, t.ID) // its agent may be why we leave
 	return cause
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }

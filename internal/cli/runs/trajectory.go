@@ -9,6 +9,7 @@ import (
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/sleep"
 	"agentenv.internal/agentenv/internal/term"
 	"agentenv.internal/agentenv/internal/trajectory"
 )
@@ -68,20 +69,9 @@ func showTurns(ctx context.Context, p *verb.Program, text string, o trajectoryOp
 		default:
 			idle = 0
 		}
-		if err := pause(ctx, lookForMore); err != nil {
+		if err := sleep.For(ctx, lookForMore); err != nil {
 			return err
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/rawjson"
+	"agentenv.internal/agentenv/internal/sleep"
 )
 
 // Sink takes what a child sends to the caller before its answer. Its methods are called one at a time, but Ask may still be waiting while Notify is called.
@@ -364,7 +365,7 @@ func (c *Child) listen(ctx context.Context, s *session) {
 			pause = connectPause
 		}
 		s.noteChange() // whatever was told meanwhile is lost
-		if !sleep(ctx, pause) {
+		if sleep.For(ctx, pause) != nil {
 			return
 		}
 	}

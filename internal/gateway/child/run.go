@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"agentenv.internal/agentenv/internal/sleep"
 )
 
 const (
@@ -85,7 +87,7 @@ func (c *Child) connect(ctx context.Context, r *restarter) *session {
 			c.restart(ctx, r)
 			pause = connectPause
 		}
-		if !sleep(ctx, pause) {
+		if sleep.For(ctx, pause) != nil {
 			return nil
 		}
 	}
@@ -135,7 +137,7 @@ func (c *Child) watch(ctx context.Context, s *session) lostNote {
 		case <-ctx.Done():
 			return lostNote{s: s, err: errClosed}
 		case <-s.changed:
-			if !sleep(ctx, listPause) { // changes come in bursts
+			if sleep.For(ctx, listPause) != nil { // changes come in bursts
 				return lostNote{s: s, err: errClosed}
 			}
 			select {
@@ -163,17 +165,5 @@ func (c *Child) watch(ctx context.Context, s *session) lostNote {
 				return lostNote{s: s, dead: !errors.Is(err, errSession), err: err}
 			}
 		}
-	}
-}
-
-// sleep is false when ctx ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

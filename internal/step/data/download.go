@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/sleep"
 	"agentenv.internal/agentenv/internal/step"
 )
 
@@ -47,7 +48,7 @@ func NewDownloads(private bool) *Downloads {
 	if !private {
 		d.Control = publicOnly
 	}
-	return &Downloads{max: maxDownload, pause: pause, client: &http.Client{
+	return &Downloads{max: maxDownload, pause: sleep.For, client: &http.Client{
 		Transport: &http.Transport{
 			// No proxy: it would connect for us, to whatever it is asked for.
 			DialContext: d.DialContext, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: silence, DisableKeepAlives: true,
@@ -239,15 +240,4 @@ func unnamed() (*os.File, error) {
 func rewind(f *os.File) error {
 	_, err := f.Seek(0, io.SeekStart)
 	return err
-}
-
-func pause(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }
