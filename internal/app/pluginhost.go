@@ -148,7 +148,7 @@ func (a *App) ofPlugins(ctx context.Context) []Installed {
 // hostCalls are what plugins may ask while they work. What a call needs is opened when it is first asked for.
 func (a *App) hostCalls() *hostcalls.Calls {
 	return hostcalls.New(hostcalls.Options{
-		Config: pluginConfig{a}, Hide: func(v string) { a.redact.Add(v) }, Log: a.opt.Log,
+		Config: pluginConfig{a}, Hide: func(v string) { a.redact.Add(v) },
 		Store: func(ctx context.Context) (store.Store, error) { return a.Store(ctx) },
 		Keeper: func(ctx context.Context) (hostcalls.Keeper, error) {
 			s, err := a.Store(ctx)

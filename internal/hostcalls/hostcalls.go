@@ -10,7 +10,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -57,7 +56,6 @@ type Options struct {
 	Boxes func(ctx context.Context) (step.Boxes, error)
 	// Agents are the agents that runs have deployed.
 	Agents func(ctx context.Context) (*deploy.Agents, error)
-	Log    *slog.Logger
 }
 
 // Calls are the calls by method. Close ends what they hold open.
