@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"slices"
@@ -98,7 +97,7 @@ func (m cliMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runner, 
 		vars = append(vars, k+"="+v)
 	}
 	slices.Sort(vars)
-	run := &cliRunner{agent: a, box: box, note: c.note, exchanges: a.all.exchangeLog(a), doors: doors{errors: slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)}}
+	run := &cliRunner{agent: a, box: box, note: c.note, exchanges: a.all.exchangeLog(a), doors: doors{quiet: true}}
 	run.cli = cli.New(m.profile, cli.Options{
 		Box: box, Command: c.path, Runtime: with, Version: c.version, Env: vars, Model: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(modelPort)),
 		State: cli.StateFolder + "/" + a.Instance, // several agents may share a sandbox of the run

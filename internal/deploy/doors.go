@@ -2,7 +2,7 @@ package deploy
 
 import (
 	"context"
-	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"sync"
@@ -13,7 +13,7 @@ import (
 
 // doors are handlers that are served in a box, each at an address of its own. The zero value has none.
 type doors struct {
-	errors *log.Logger // of their servers; nil: the process's
+	quiet bool // what their servers find wrong with connections is told nowhere
 
 	mu      sync.Mutex
 	servers []*http.Server
@@ -26,7 +26,10 @@ func (d *doors) open(ctx context.Context, box guest.Box, address string, h http.
 	if err != nil {
 		return nil, err
 	}
-	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute, ErrorLog: d.errors}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
+	if d.quiet {
+		s.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelInfo)
+	}
 	d.mu.Lock()
 	d.servers = append(d.servers, s)
 	d.mu.Unlock()

@@ -55,7 +55,7 @@ func (p *Plugins) Command(ctx context.Context, c dist.Contribution, args []strin
 	if err != nil {
 		return 0, errors.Join(err, theirs.Close())
 	}
-	defer temp.Remove()
+	defer func() { _ = temp.Remove() }()
 	subprocess.Tie(cmd)
 	waited := make(chan error, 1)
 	if err := errors.Join(launch(cmd, func() { waited <- cmd.Wait() }), theirs.Close()); err != nil {

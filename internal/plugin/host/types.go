@@ -175,7 +175,7 @@ func (p *Plugins) MakeArtifact(
 	if err != nil {
 		return nil, nil, err
 	}
-	defer scratch.Remove()
+	defer func() { _ = scratch.Remove() }()
 	given := scratch.Dir
 	in := make([]plugin.File, len(w.Files))
 	modes := map[string]uint32{}
