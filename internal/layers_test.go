@@ -24,7 +24,7 @@ var levels = []struct {
 	{1, []string{"diag", "atomicfile", "archive", "term", "ref", "catalog", "guest", "guest/tree", "rawjson", "redact", "subid", "lazyregexp", "subprocess", "sleep"}},
 	{2, []string{"doc", "guest/nethost", "guest/pid1", "guest/usernet"}},
 	{3, []string{"config", "requirement", "treestore", "workspace/folder"}},
-	{4, []string{"artifact", "env", "agent", "task", "step", "bundle", "runlog", "access", "store", "sandbox"}},
+	{4, []string{"artifact", "env", "agent", "computer/appdir", "task", "step", "bundle", "runlog", "access", "store", "sandbox"}},
 	// Suites speak the interface that they test and are imported by tests alone.
 	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "trajectory/*", "store/*", "runlog/*", "plugin/pyhost", "sandbox/sandboxtest", "sandbox/hostside"}},
 	{6, []string{"exampleserver", "envdb", "envdb/envdbtest", "sandbox/*", "judge", "modelproxy", "computer/*", "gateway/*", "agent/*", "plugin/*"}},
@@ -39,8 +39,10 @@ var levels = []struct {
 var sameLevel = map[string][]string{
 	"guest/nethost": {"guest/usernet"},
 	"task":          {"step"},
-	"bundle":        {"task", "step", "artifact", "env", "agent"},
-	"store/sqlite":  {"store/storetest", "runlog/runlogtest"},
+	"bundle":        {"task", "step", "artifact", "env", "agent", "computer/appdir"},
+	// A skill of an app is read as any other.
+	"computer/appdir": {"artifact"},
+	"store/sqlite":    {"store/storetest", "runlog/runlogtest"},
 	// What a stored environment says is read here, and started there.
 	"toolcmd": {"envstore"},
 	"deploy":  {"envstore", "toolcmd"}, // commands of environments' tools are installed into agents' sandboxes

@@ -21,7 +21,8 @@ type SkillFront struct {
 
 var skillName = lazyregexp.New(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// ReadSkill reads the front matter of a SKILL.md. label names the file in problems; name is what the skill must be called.
+// ReadSkill reads the front matter of a SKILL.md. label names the file in problems; name is what the skill must be called,
+// "" for anything that can name one.
 func ReadSkill(label string, src []byte, name string) (SkillFront, diag.List) {
 	front, first, ok := frontMatter(src)
 	if !ok {
@@ -48,7 +49,7 @@ func ReadSkill(label string, src []byte, name string) (SkillFront, diag.List) {
 	for k, v := range n.Get("metadata").Members() {
 		out.Metadata[k] = v.Text()
 	}
-	if !faults.HasErrors() && out.Name != name {
+	if !faults.HasErrors() && name != "" && out.Name != name {
 		fault(&faults, n.Get("name"), "skill.name", "name is %s, and it must be the folder's, %s", diag.Repr(out.Name), diag.Repr(name))
 	}
 	for _, p := range faults {

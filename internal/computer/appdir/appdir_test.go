@@ -1,0 +1,159 @@
+package appdir
+
+import (
+	"io/fs"
+	"strings"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"agentenv.internal/agentenv/internal/diag"
+)
+
+func program() *fstest.MapFile { return &fstest.MapFile{Data: []byte("#!/bin/sh\n"), Mode: 0o755} }
+
+func text(s string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(s), Mode: 0o644} }
+
+func folder(toml string) fstest.MapFS {
+	return fstest.MapFS{
+		File: text(toml), "install": program(), "bin/notes": program(), "hooks/add": program(), "data.txt": text("x"),
+		"skill/SKILL.md": text("---\nname: notes\ndescription: How notes are kept.\n---\nBody.\n"),
+	}
+}
+
+func TestRead(t *testing.T) {
+	a, l := Read(folder(`data_timeout_s = 12.5
+skill = "skill"
+[linux]
+paths = ["Notes", ".config/notes"]
+install = ["./install"]
+launch = ["./bin/notes", "--big"]
+[hooks]
+add_data = ["hooks/add"]
+get_data = ["sh", "-c", "true"]
+`), "envs/notes", "notes")
+	if l.HasErrors() {
+		t.Fatal(l.Err())
+	}
+	if a.Name != "notes" || a.Timeout != 12500*time.Millisecond || a.Skill != "skill" || a.Front.Description != "How notes are kept." || !a.Keeps() {
+		t.Errorf("%+v", a)
+	}
+	if got := strings.Join(a.PathNames(), " "); got != "Notes .config/notes" || a.Paths[1].Pos.String() != "envs/notes/app.toml:4" {
+		t.Errorf("%s %s", got, a.Paths[1].Pos)
+	}
+	if a.Install[0] != "./install" || len(a.Launch) != 2 || a.Hooks.Add[0] != "hooks/add" || len(a.Hooks.Get) != 3 || a.Hooks.Reset != nil || a.Server != nil {
+		t.Errorf("%+v", a)
+	}
+	empty, l := Read(folder(""), "", "x")
+	if l.HasErrors() || empty.Keeps() || empty.Timeout != DefaultTimeout || empty.Skill != "" {
+		t.Errorf("%+v %v", empty, l.Err())
+	}
+}
+
+// TestA2 holds the rule of paths, and what else an app.toml can't say.
+func TestA2(t *testing.T) {
+	for toml, want := range map[string]string{
+		`[linux]
+paths = ["Notes", "Notes"]`: "app.toml:2: linux.paths: 'Notes' is there twice",
+		`[linux]
+paths = ["Notes/a", "x", "Notes"]`: "app.toml:2: linux.paths: 'Notes' holds 'Notes/a', which is there too",
+		`[linux]
+paths = ["Notes", "Notes/a"]`: "app.toml:2: linux.paths: 'Notes/a' lies inside 'Notes', which is there too",
+		`[linux]
+paths = ["Notes", "NotesToo"]`: "",
+		`[linux]
+paths = ["/etc"]`: "app.toml:2: linux.paths[0]: '/etc' can't be a place in the home: the path must be relative, without empty, . or .. segments",
+		`[linux]
+paths = [".agentenv/x"]`: "app.toml:2: linux.paths[0]: '.agentenv/x' is where servers keep what is theirs, and no app's",
+		`[linux]
+path = ["a"]`: "app.toml:2: linux: unknown key 'path'; did you mean 'paths'? known here: install, launch, paths",
+		`[linux]
+launch = ["./bin/other"]`: "app.toml:2: linux.launch: 'bin/other' can't be executed: file does not exist; write it",
+		`[linux]
+launch = ["./data.txt"]`: "app.toml:2: linux.launch: 'data.txt' isn't executable; chmod +x data.txt",
+		`[linux]
+install = ["../install"]`: "app.toml:2: linux.install: '../install' is no file of the folder",
+		`[hooks]
+add_data = ["./hooks"]`: "app.toml:2: hooks.add_data: 'hooks' is no program",
+		`[hooks]
+add_data = ["./hooks/add"]
+[server]
+command = ["./bin/notes"]`: "app.toml:1: hooks: the app has a server of its own, which does that itself; remove this or [server]",
+		`skill = "bin"`:       "app.toml:1: skill: 'bin/SKILL.md' can't be read: file does not exist; write it, with a name and a description in its front matter",
+		`skill = "../x"`:      "app.toml:1: skill: must be a folder of the app's folder, such as skill, not '../x'",
+		`data_timeout_s = -1`: "app.toml:1: data_timeout_s: must be from 0.001 to 3600, not -1",
+		`[server]`:            "app.toml:1: server: command is missing; write it: a list",
+	} {
+		_, l := Read(folder(toml), "", "notes")
+		if got := (&diag.Refusal{List: l}).Error(); got != want {
+			t.Errorf("%s\n got %s\nwant %s", toml, got, want)
+		}
+	}
+	if _, l := Read(fstest.MapFS{}, "envs/x", "x"); !strings.HasPrefix(l.Err().Error(), "envs/x/app.toml: an app needs it") {
+		t.Error(l)
+	}
+}
+
+// TestA6 holds the names of apps.
+func TestA6(t *testing.T) {
+	for name, ok := range map[string]bool{"notes": true, "0-a_b": true, strings.Repeat("a", 63): true, "": false, "Notes": false, "-a": false, "a/b": false, "a.b": false, strings.Repeat("a", 64): false} {
+		if ValidName(name) != ok {
+			t.Errorf("%q", name)
+		}
+		if _, l := Read(folder(""), "", name); l.HasErrors() == ok {
+			t.Errorf("%q: %v", name, l.Err())
+		}
+	}
+}
+
+// TestA5 holds what two apps of a computer can't share.
+func TestA5(t *testing.T) {
+	app := func(name string, paths ...string) *App {
+		a := &App{Name: name}
+		for _, p := range paths {
+			a.Paths = append(a.Paths, Path{p, diag.Pos{File: name + "/app.toml", Line: 1}})
+		}
+		return a
+	}
+	l := Together("desk", []*App{app("notes", "Notes"), app("clock", "Clock", "Notes/clock"), app("notes"), app("desk", "Clock")})
+	want := `app 'desk': it is named like its computer; set environment_name of one of them
+app 'notes': two apps have that name; set environment_name of one of them
+clock/app.toml:1: app 'clock': 'Notes/clock' overlaps with 'Notes' of the app 'notes'
+desk/app.toml:1: app 'desk': 'Clock' overlaps with 'Clock' of the app 'clock'`
+	if got := l.Err(); got == nil || got.Error() != want {
+		t.Errorf("%v", got)
+	}
+	if l := Together("desk", []*App{app("a", "x"), app("b", "xy")}); l != nil {
+		t.Error(l)
+	}
+}
+
+func FuzzRead(f *testing.F) {
+	for _, s := range []string{"", "[linux]\npaths = [\"a\"]", "skill = \"skill\"", "[server]\ncommand = [\"./bin/notes\"]", "[hooks]\nadd_data = [\"./hooks/add\", 1]", "a.b = 1\na = 2"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, toml string) {
+		a, l := Read(folder(toml), "", "notes")
+		if l.HasErrors() {
+			return
+		}
+		for _, c := range [][]string{a.Install, a.Launch, a.Hooks.Add, a.Hooks.Get, a.Hooks.Reset, a.Server} {
+			if c != nil && (c[0] == "" || Own(c[0]) != "" && !fs.ValidPath(Own(c[0]))) {
+				t.Errorf("%q", c)
+			}
+		}
+		for i, p := range a.Paths {
+			for _, o := range a.Paths[:i] {
+				if Below(p.Path, o.Path) || Below(o.Path, p.Path) {
+					t.Errorf("%q %q", p.Path, o.Path)
+				}
+			}
+			if strings.HasPrefix(p.Path, "/") || Below(p.Path, Private) || strings.Contains("/"+p.Path+"/", "/../") {
+				t.Errorf("%q", p.Path)
+			}
+		}
+		if a.Timeout <= 0 || a.Timeout > MaxTimeout {
+			t.Error(a.Timeout)
+		}
+	})
+}
