@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"agentenv.internal/agentenv/sdk/computer/home"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -70,7 +71,7 @@ func checkApps(apps []App) error {
 				errs = append(errs, fmt.Errorf("%s: paths: %q: %w", a.Name, p, err))
 			}
 			for other, of := range owner {
-				if below(p, other) || below(other, p) {
+				if home.Below(p, other) || home.Below(other, p) {
 					errs = append(errs, fmt.Errorf("%s: paths: %s overlaps with %s of %s", a.Name, p, other, of))
 				}
 			}

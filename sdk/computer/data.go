@@ -2,46 +2,25 @@ package computer
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"net/url"
-	"path"
-	"strings"
-	"time"
 
+	"agentenv.internal/agentenv/sdk/computer/home"
 	"agentenv.internal/agentenv/sdk/env"
-	"agentenv.internal/agentenv/sdk/transfer"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
+// homeFiles writes into a home on this machine.
+type homeFiles struct{ home string }
+
+// WriteFiles writes files one after another, each whole or not at all. What was written before one that fails stays.
+func (h *homeFiles) WriteFiles(ctx context.Context, files []File) error {
+	return home.Write(ctx, h.home, files, home.Places{})
+}
+
 // File is a file of the home.
-type File struct {
-	Path string // relative, with slashes
-	Data []byte
-}
-
-const (
-	maxFetched  = 1 << 30 // bytes of a file that is fetched
-	fetchTime   = 60 * time.Second
-	maxRedirect = 10
-	privateDir  = ".agentenv" // what the framework keeps in a home; no data
-)
-
-func defaultClient() *http.Client {
-	return &http.Client{Timeout: fetchTime, CheckRedirect: func(r *http.Request, via []*http.Request) error {
-		if r.URL.Scheme != "https" {
-			return errors.New("it redirects to another scheme than https")
-		}
-		if len(via) >= maxRedirect {
-			return errors.New("it redirects too often")
-		}
-		return nil
-	}}
-}
+type File = home.File
 
 func (c *Computer) addData() {
 	c.env.OnAdd(c.dataAdd)
@@ -57,14 +36,14 @@ func (c *Computer) dataAdd(ctx context.Context, inputs []*env.Input) error {
 	var files []File
 	at := map[string]int{}
 	for i, in := range inputs {
-		p, read, err := placed(&in.Part)
-		if err == nil && below(p, privateDir) {
+		p, read, err := home.Place(&in.Part)
+		if err == nil && home.Below(p, home.Private) {
 			err = fmt.Errorf("%s is no place for data", p)
 		}
 		if err != nil {
 			return fmt.Errorf("parts[%d]: %w", i, err)
 		}
-		data, err := c.fetch(ctx, &in.Part, read)
+		data, err := home.Fetch(ctx, c.client, &in.Part, read)
 		if err != nil {
 			return fmt.Errorf("parts[%d]: %s: %w", i, p, err)
 		}
@@ -73,90 +52,10 @@ func (c *Computer) dataAdd(ctx context.Context, inputs []*env.Input) error {
 			continue
 		}
 		at[p] = len(files)
-		files = append(files, File{p, data})
+		files = append(files, File{Path: p, Data: data})
 	}
 	return c.writer.WriteFiles(ctx, files)
 }
-
-// placed is where a part goes, and the grant to read it with, if there is one.
-func placed(p *wire.Part) (string, json.RawMessage, error) {
-	if p.Kind != wire.KindFile {
-		return "", nil, fmt.Errorf("a computer takes files, not a part of kind %s", p.Kind)
-	}
-	var meta map[string]json.RawMessage
-	var marker struct {
-		Path *string         `json:"path"`
-		Read json.RawMessage `json:"read"`
-	}
-	if p.Metadata != nil && json.Unmarshal(p.Metadata, &meta) != nil || meta[wire.URNDataObjects] == nil {
-		return "", nil, fmt.Errorf("its metadata lack %s, which tells the path", wire.URNDataObjects)
-	}
-	if json.Unmarshal(meta[wire.URNDataObjects], &marker) != nil || marker.Path == nil {
-		return "", nil, errors.New("its metadata tell no path")
-	}
-	if err := wire.CheckPath(*marker.Path); err != nil {
-		return "", nil, fmt.Errorf("%q: %w", *marker.Path, err)
-	}
-	if string(marker.Read) == "null" {
-		marker.Read = nil
-	}
-	return *marker.Path, marker.Read, nil
-}
-
-// fetch is a file's bytes: by the grant, inline, or from an https address.
-func (c *Computer) fetch(ctx context.Context, p *wire.Part, read json.RawMessage) ([]byte, error) {
-	if read != nil {
-		o, err := wire.ParseReadObject(read)
-		if err != nil {
-			return nil, err
-		}
-		return (&transfer.Client{}).Bytes(ctx, o, o.MaxBytes)
-	}
-	if p.File.Inline() {
-		b, err := base64.StdEncoding.Strict().DecodeString(p.File.Bytes)
-		if err != nil {
-			return nil, errors.New("its bytes aren't base64")
-		}
-		return b, nil
-	}
-	u, err := url.Parse(p.File.URI)
-	if err != nil || u.Scheme != "https" || u.Host == "" {
-		return nil, errors.New("its uri must begin with https://")
-	}
-	return c.download(ctx, u)
-}
-
-func (c *Computer) download(ctx context.Context, u *url.URL) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchTime)
-	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, errors.New("its uri is no address")
-	}
-	r.Header.Set("Accept-Encoding", "identity")
-	resp, err := c.client.Do(r)
-	if err != nil {
-		if ue, ok := errors.AsType[*url.Error](err); ok {
-			err = ue.Err // signed addresses are secrets
-		}
-		return nil, fmt.Errorf("fetch it from %s: %w", u.Host, err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("fetch it from %s: it answered %d", u.Host, resp.StatusCode)
-	}
-	b, err := io.ReadAll(io.LimitReader(resp.Body, maxFetched+1))
-	if err != nil {
-		return nil, fmt.Errorf("fetch it from %s: %w", u.Host, err)
-	}
-	if len(b) > maxFetched {
-		return nil, fmt.Errorf("fetch it from %s: it has more than %d bytes", u.Host, maxFetched)
-	}
-	return b, nil
-}
-
-// below tells whether a path is another or lies below it, by segments.
-func below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // dataGet answers the files under the paths that the settings, or this call, name.
 func (c *Computer) dataGet(ctx context.Context, to *env.Namespace) ([]wire.Part, error) {
@@ -168,9 +67,9 @@ func (c *Computer) dataGet(ctx context.Context, to *env.Namespace) ([]wire.Part,
 		paths = c.chosen().DataPaths
 	}
 	out := []wire.Part{}
-	leave := append(c.appPaths(), privateDir)
-	err = exportFiles(c.home, paths, leave, func(p, media string, f io.ReadSeeker) error {
-		part, err := c.exported(ctx, p, media, f, to)
+	leave := append(c.appPaths(), home.Private)
+	err = home.Export(c.home, paths, leave, func(p, media string, f io.ReadSeeker) error {
+		part, err := home.Part(ctx, p, media, f, to)
 		out = append(out, part)
 		return err
 	})
@@ -195,17 +94,4 @@ func filePaths(params json.RawMessage) ([]string, error) {
 		}
 	}
 	return out, nil
-}
-
-func (c *Computer) exported(ctx context.Context, p, media string, f io.ReadSeeker, to *env.Namespace) (wire.Part, error) {
-	if to != nil {
-		return to.Upload(ctx, p, media, path.Base(p), f)
-	}
-	b, err := io.ReadAll(f)
-	if err != nil {
-		return wire.Part{}, fmt.Errorf("read %s: %w", p, err)
-	}
-	part := wire.FilePart(b, media, path.Base(p))
-	part.Metadata, err = json.Marshal(map[string]any{wire.URNDataObjects: map[string]string{"path": p}})
-	return part, err
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"agentenv.internal/agentenv/sdk/computer/home"
 	"agentenv.internal/agentenv/sdk/env"
 )
 
@@ -88,7 +89,7 @@ func New(d Driver, o Options) (*Computer, error) {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	if c.client == nil {
-		c.client = defaultClient()
+		c.client = home.Client()
 	}
 	var errs []error
 	errs = append(errs, c.features.check(), c.configure(o, lookup))
