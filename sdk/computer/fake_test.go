@@ -28,10 +28,11 @@ type desk struct {
 	display computer.Display
 	pointer computer.Point
 	did     []string
-	fail    error         // of the next input
-	down    error         // of captures
-	block   chan struct{} // inputs wait for it; nil: none do
-	entered chan struct{} // told of each input that begins
+	fail    error            // of the next input
+	down    error            // of captures
+	spots   []computer.Point // that are white
+	block   chan struct{}    // inputs wait for it; nil: none do
+	entered chan struct{}    // told of each input that begins
 }
 
 func newDesk() *desk {
@@ -86,6 +87,9 @@ func (d *desk) Capture(context.Context) (computer.Image, error) {
 	m := computer.Image{Format: computer.BGRX, Width: w, Height: h, Data: make([]byte, 4*w*h)}
 	for i := range w * h {
 		m.Data[4*i], m.Data[4*i+1], m.Data[4*i+2] = byte(i%w), byte(i/w), 7
+	}
+	for _, p := range d.spots {
+		copy(m.Data[4*(p.Y*w+p.X):], "\xff\xff\xff")
 	}
 	return m, d.down
 }

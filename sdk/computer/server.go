@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"agentenv.internal/agentenv/sdk/computer/home"
@@ -62,6 +63,9 @@ type Computer struct {
 	ready    bool
 
 	checking sync.Mutex // held while the checks run for a tool
+	watchers atomic.Int32
+	ending   chan struct{} // closed: those who watch the screen are let go
+	ended    sync.Once
 	closing  chan struct{}
 	closed   sync.Once
 	work     sync.WaitGroup // what goes on beside calls
@@ -73,7 +77,7 @@ func New(d Driver, o Options) (*Computer, error) {
 	if lookup == nil {
 		lookup = os.LookupEnv
 	}
-	c := &Computer{driver: d, features: d.Features().withDefaults(), supports: o.Supports, identity: o.Identity, encode: o.EncodePNG, home: o.Home, client: o.Client, log: o.Log, closing: make(chan struct{})}
+	c := &Computer{driver: d, features: d.Features().withDefaults(), supports: o.Supports, identity: o.Identity, encode: o.EncodePNG, home: o.Home, client: o.Client, log: o.Log, ending: make(chan struct{}), closing: make(chan struct{})}
 	c.pointer, _ = d.(Pointer)
 	c.keyboard, _ = d.(Keyboard)
 	if c.display, _ = d.(Displayer); len(c.features.Modes) == 0 {
@@ -102,6 +106,7 @@ func New(d Driver, o Options) (*Computer, error) {
 	c.addTools()
 	c.addExtensions()
 	c.addData()
+	c.addLive()
 	c.addApps()
 	return c, nil
 }
@@ -191,17 +196,21 @@ func (c *Computer) Serve(ctx context.Context) error {
 
 // ServeListener is Serve on a listener, which it closes.
 func (c *Computer) ServeListener(ctx context.Context, l net.Listener) error {
+	defer context.AfterFunc(ctx, c.endWatching)() // else the server would wait for them
 	err := c.env.ServeListener(ctx, l)
 	return errors.Join(err, c.Close(context.WithoutCancel(ctx)))
 }
 
 // Close ends sessions, releases keys that are held, kills commands that run and waits for all that. It may be called again.
 func (c *Computer) Close(ctx context.Context) error {
+	c.endWatching()
 	err := c.env.Close(ctx)
 	c.closed.Do(func() { close(c.closing) })
 	c.work.Wait()
 	return err
 }
+
+func (c *Computer) endWatching() { c.ended.Do(func() { close(c.ending) }) }
 
 // chosen is the settings as they are now.
 func (c *Computer) chosen() Settings {

@@ -14,6 +14,17 @@ func (e *Env) allowed(role, tool string, hidden bool) bool {
 	return e.access == nil || e.access.Allowed(role, tool, hidden)
 }
 
+// Sees tells whether the caller of a request, as its header names it, may use a tool: for further routes, see Handle, that show what a tool does.
+func (e *Env) Sees(r *http.Request, tool string) bool {
+	hidden := false
+	for _, t := range e.tools {
+		if t.name == tool {
+			hidden = t.hidden
+		}
+	}
+	return e.allowed(roleOf(r.Header.Get(wire.RoleHeader)), tool, hidden)
+}
+
 // changeAccess applies the body of a call of enable-tool or disable-tool and answers the role's own rules.
 func changeAccess(rules *access.Rules, body []byte, allow bool) (any, error) {
 	var in map[string]json.RawMessage

@@ -117,8 +117,9 @@ func (c *conn) pointer() (at computer.Point, mask uint16, err error) {
 	return computer.Point{X: signed(16), Y: signed(18)}, binary.LittleEndian.Uint16(r[24:]), nil
 }
 
-// capture is the whole screen, 4 bytes a pixel, blue first; the fourth means nothing.
-func (c *conn) capture() (w, h int, pixels []byte, err error) {
+// capture is the whole screen, 4 bytes a pixel, blue first; the fourth means nothing. It is in the
+// memory of buf where that is long enough.
+func (c *conn) capture(buf []byte) (w, h int, pixels []byte, err error) {
 	c.shot.Lock()
 	defer c.shot.Unlock()
 	if w, h, err = c.size(); err != nil {
@@ -128,7 +129,7 @@ func (c *conn) capture() (w, h int, pixels []byte, err error) {
 		const shmGetImage = 4
 		req := u32(u16(u32(request(c.shm, shmGetImage), c.root), 0, 0, w, h), allPlanes, zPixmap, seg.id, 0)
 		if _, err = c.ask(req, 32); err == nil {
-			return w, h, append([]byte(nil), seg.data[:w*h*4]...), nil
+			return w, h, append(buf[:0], seg.data[:w*h*4]...), nil
 		}
 		if broken(err) {
 			return 0, 0, nil, err

@@ -153,9 +153,14 @@ func (d *Driver) Display(context.Context) (out computer.Display, err error) {
 }
 
 // Capture is the screen as it is shown, but for the pointer.
-func (d *Driver) Capture(context.Context) (out computer.Image, err error) {
+func (d *Driver) Capture(ctx context.Context) (computer.Image, error) {
+	return d.CaptureInto(ctx, nil)
+}
+
+// CaptureInto is Capture into the memory of buf, which is replaced when it is too short.
+func (d *Driver) CaptureInto(_ context.Context, buf []byte) (out computer.Image, err error) {
 	err = d.read(func(c *conn) error {
-		w, h, pixels, err := c.capture()
+		w, h, pixels, err := c.capture(buf)
 		out = computer.Image{Format: computer.BGRX, Width: w, Height: h, Data: pixels}
 		return err
 	})
