@@ -165,7 +165,7 @@ func unusable(s *git.Store, i *git.Item) []string {
 	if why := s.TooNew(i.Manifest); why != "" {
 		out = append(out, why)
 	}
-	if len(i.Manifest.Command) > 0 && strings.Contains(i.Manifest.Command[0], "/") {
+	if len(i.Manifest.Command) > 0 && strings.Contains(i.Manifest.Command[0], "/") && !filepath.IsAbs(i.Manifest.Command[0]) {
 		name := i.Manifest.Command[0]
 		fi, err := fs.Stat(os.DirFS(i.Fetched.Dir), filepath.ToSlash(filepath.Clean(name)))
 		if err != nil || !fi.Mode().IsRegular() || fi.Mode()&0o111 == 0 {

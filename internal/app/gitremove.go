@@ -94,6 +94,7 @@ type GitRemoval struct {
 	Missing  []string // plugins that were gone already
 	Kept     []string // plugins that stay: another bundle or somebody else has installed them
 	Servers  []string // MCP servers that were removed
+	DepsLeft []string // plugins whose packages stay
 	Warnings []string
 }
 
@@ -123,6 +124,7 @@ func (a *App) UninstallGit(ctx context.Context, id string, purge bool) (*GitRemo
 	if b, ok := strings.CutPrefix(row.By, "bundle:"); ok {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%s was installed by the plugin bundle %s; the next update of the bundle brings it back", id, diag.Clean(b)))
 	}
+	a.dropDeps(ctx, s, []string{id}, purge, out)
 	a.prune(ctx, s, []git.Row{row}, out)
 	return out, nil
 }
@@ -257,6 +259,7 @@ func (a *App) UninstallBundle(ctx context.Context, id string, purge bool) (*GitR
 	if err != nil {
 		return nil, err
 	}
+	a.dropDeps(ctx, s, out.Members, purge, out)
 	a.prune(ctx, s, gone, out)
 	return out, nil
 }

@@ -36,7 +36,7 @@ func (a *App) running(ctx context.Context) (*host.Plugins, error) {
 		calls := a.hostCalls()
 		p := host.OpenPlugins(ctx, e, host.Setup{
 			Options: host.Options{Host: plugin.Named{Name: "agent-env", Version: Version}, Env: a.opt.Env, Log: a.opt.Log, Calls: calls.Funcs()},
-			Builtin: a.builtinNames(nil), Python: pyhost.Argv, PythonEnv: pyhost.Env(), Impls: a.impls(),
+			Builtin: a.builtinNames(nil), Python: pyhost.Argv, PythonEnv: pyhost.Env(), Impls: a.impls(), Beside: a.gitPrograms,
 			Cache: filepath.Join(a.Config().StateRoot(), "plugin-types.json"), Leases: a.pluginLeases(),
 		})
 		a.onClose(calls.Close)
@@ -122,7 +122,7 @@ func (a *App) PluginCommand(ctx context.Context, name string, args []string, std
 	return 0, false, nil
 }
 
-// ofPlugins are the bundles that distributions bring. One whose name is that of another's, or of the program's, is found by its distribution and name alone.
+// ofPlugins are the bundles that distributions and git plugins bring. One whose name is that of another's, or of the program's, is found by its distribution (or the git plugin's id) and name alone.
 func (a *App) ofPlugins(ctx context.Context) []Installed {
 	var out []Installed
 	_, all := a.contributions(ctx, plugin.GroupBundles)
@@ -130,7 +130,10 @@ func (a *App) ofPlugins(ctx context.Context) []Installed {
 		if !c.Usable() && c.Code != dist.CodeBuiltinName {
 			continue
 		}
-		dir, err := dist.BundleFolder(c.Claim)
+		dir, err := filepath.Join(c.Dir, filepath.FromSlash(c.Value)), error(nil)
+		if c.Git == "" {
+			dir, err = dist.BundleFolder(c.Claim)
+		}
 		if err != nil {
 			continue // `plugin check` tells
 		}
@@ -215,6 +218,11 @@ func (c pluginConfig) Settings(ctx context.Context, distribution string) (any, [
 		return nil, nil, err
 	}
 	return n.Any(), secret, nil
+}
+
+// GitSettings is what a git plugin is set to. Secrets are its manifest's, and what references stand for.
+func (c pluginConfig) GitSettings(ctx context.Context, id string) (any, []string, error) {
+	return c.a.gitSettings(ctx, id)
 }
 
 // Value is a setting as `config explain` knows it; nil for what isn't set, and for secrets.

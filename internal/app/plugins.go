@@ -89,16 +89,18 @@ func (a *App) ChangePlugins(ctx context.Context, c dist.Change, force bool, comm
 			return dist.Outcome{}, err
 		}
 	}
-	base := func(dir string) ([]string, error) {
-		wheels, err := pyhost.Wheels(dir)
-		var out []string
-		for _, w := range wheels {
-			out = append(out, w.Path)
-		}
-		return out, err
-	}
-	m := dist.NewManager(a.pluginOptions(), base, func(e *dist.Environment) dist.ReportOptions { return a.reportOptions(e, commands) })
+	m := dist.NewManager(a.pluginOptions(), ownWheels, func(e *dist.Environment) dist.ReportOptions { return a.reportOptions(e, commands) })
 	return m.Apply(ctx, c, t)
+}
+
+// ownWheels writes the program's own distributions into a folder.
+func ownWheels(dir string) ([]string, error) {
+	wheels, err := pyhost.Wheels(dir)
+	var out []string
+	for _, w := range wheels {
+		out = append(out, w.Path)
+	}
+	return out, err
 }
 
 // named refuses to remove distributions whose classes the configuration names.

@@ -23,6 +23,7 @@ import (
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/guest"
+	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/workspace"
 	"agentenv.internal/agentenv/internal/workspace/folder"
 )
@@ -139,6 +140,7 @@ type standing struct {
 	w       workspace.Workspace
 	up      *WorkspaceUp
 	plugins *workspace.Plugins
+	deps    []*dist.Environment // packages of plugins
 	opened  []mcp.Server
 	servers []deploy.MCP
 	skills  []deploy.Skill
@@ -148,6 +150,9 @@ func (s *standing) close() error {
 	var errs []error
 	for _, o := range s.opened {
 		errs = append(errs, o.Close())
+	}
+	for _, d := range s.deps {
+		errs = append(errs, d.Close())
 	}
 	if s.plugins != nil {
 		errs = append(errs, s.plugins.Close())
@@ -186,11 +191,17 @@ func (s *standing) read(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		deps, err := s.app.openDeps(ctx, p)
+		if err != nil {
+			s.warn("the plugin %s is not used: %v", p.ID, err)
+			continue
+		}
+		s.deps = append(s.deps, deps)
 		own, why := workspace.Servers(p, values)
 		for _, text := range why {
 			s.warn("%s", text)
 		}
-		for _, c := range own {
+		for _, c := range s.app.withDeps(p, deps, own) {
 			s.open(ctx, c, p.Dir)
 		}
 		for _, name := range p.Manifest.Skills {

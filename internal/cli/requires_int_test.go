@@ -42,7 +42,7 @@ func TestRequires(t *testing.T) {
 			}
 			return writeWheels(dir)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "tty": onPty, "racing": racing, "killed": killed, "killedAt": killedAt},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "tty": onPty, "racing": racing, "killed": killed, "killedAt": killedAt, "gitplugin": gitPlugin},
 		Condition: func(cond string) (bool, error) {
 			if cond == "loop" {
 				return exec.CommandContext(t.Context(), "losetup", "-f").Run() == nil, nil

@@ -30,6 +30,8 @@ type Config interface {
 	Secret(ctx context.Context, name string) (string, bool, error)
 	// Settings is the table of a distribution, with references to secrets resolved, and the values that are secret in it.
 	Settings(ctx context.Context, distribution string) (settings any, secret []string, err error)
+	// GitSettings is the same of a git plugin: its manifest's defaults, its settings and its secrets.
+	GitSettings(ctx context.Context, id string) (settings any, secret []string, err error)
 	// Value is a setting; nil for one that isn't set, and for secrets. The error is for people.
 	Value(key string) (any, error)
 }
@@ -130,7 +132,11 @@ func (c *Calls) settings(ctx context.Context, by *host.Caller, in struct {
 	if by.Distribution != "" && !same(by.Distribution, in.Distribution) {
 		return nil, host.Refuse("the settings of %s are not those of %s, which asks", diag.Repr(in.Distribution), by.Distribution)
 	}
-	s, secret, err := c.Config.Settings(ctx, in.Distribution)
+	read := c.Config.Settings
+	if by.Git {
+		read = c.Config.GitSettings
+	}
+	s, secret, err := read(ctx, in.Distribution)
 	if err != nil {
 		return nil, host.Refuse("%v", err)
 	}

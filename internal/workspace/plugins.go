@@ -64,7 +64,9 @@ func ReadPlugins(ctx context.Context, s *git.Store, on func(id string) bool, env
 			if p.Manifest, faults = git.ReadManifest(os.DirFS(p.Dir)); p.Manifest == nil {
 				p.Problem = faults.Err().Error()
 			} else if wanted {
-				p.Problem = unfit(s, p.Manifest, env)
+				if p.Problem = forbidden(s, r.SourceURL); p.Problem == "" {
+					p.Problem = unfit(s, p.Manifest, env)
+				}
 			}
 		}
 		p.Enabled = wanted && p.Problem == ""
@@ -85,6 +87,18 @@ func unfit(s *git.Store, m *git.Manifest, env func(string) (string, bool)) strin
 		return "missing env: " + strings.Join(missing, ", ")
 	}
 	return s.TooNew(m)
+}
+
+// forbidden says why the policy doesn't allow where a plugin came from; it is asked whenever plugins are read.
+func forbidden(s *git.Store, source string) string {
+	src, err := git.ParseSource(source)
+	if err == nil {
+		err = s.Policy().Allows(src)
+	}
+	if err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // Servers are the MCP servers of a plugin, as the configuration spells them. values are its settings and secrets, resolved: they fill ${key}. A

@@ -15,7 +15,7 @@ import (
 func gitVerbs(p *verb.Program) []*cobra.Command {
 	return []*cobra.Command{
 		newInstall(p), newSync(p), newVerify(p), newSwitch(p, true), newSwitch(p, false), newUninstall(p), newUninstallBundle(p),
-		newOutdated(p), newUpdate(p), newUpdateBundle(p), newPeek(p), newNew(p), newNewBundle(p), newBumpPins(p), newVerifyBundle(p),
+		newOutdated(p), newUpdate(p), newUpdateBundle(p), newPeek(p), newNew(p), newNewBundle(p), newBumpPins(p), newVerifyBundle(p), newInstallDeps(p),
 	}
 }
 
@@ -146,13 +146,14 @@ type removed struct {
 	ID       string   `json:"id"`
 	Removed  []string `json:"removed"`
 	Purged   bool     `json:"purged"`
+	DepsLeft []string `json:"deps_left"` // plugins whose packages stay
 	Warnings []string `json:"warnings"`
 }
 
 // tellRemoval prints what uninstalling did.
 func tellRemoval(p *verb.Program, r *app.GitRemoval, bundle, purge, asJSON bool) error {
 	if asJSON {
-		one := removed{verb.V1(), r.ID, all(r.Removed), purge, all(r.Warnings)}
+		one := removed{verb.V1(), r.ID, all(r.Removed), purge, all(r.DepsLeft), all(r.Warnings)}
 		if !bundle {
 			return p.Streams.JSON(one)
 		}
@@ -174,6 +175,7 @@ func tellRemoval(p *verb.Program, r *app.GitRemoval, bundle, purge, asJSON bool)
 		{"plugins that stay, since others have installed them", r.Kept},
 		{"plugins that were gone already", r.Missing},
 		{"MCP servers that were removed", r.Servers},
+		{"plugins whose packages stay for when they come back", r.DepsLeft},
 	} {
 		if len(x.ids) > 0 {
 			s.Printf("  %s: %s\n", x.what, term.Clean(strings.Join(x.ids, ", ")))

@@ -108,16 +108,23 @@ type gitPlugin struct {
 }
 
 type gitContributes struct {
-	Command   []string `json:"command"`
-	MCP       int      `json:"mcp_servers"`
-	Skills    []string `json:"skills"`
-	Workflows []string `json:"workflows"`
-	Bundles   []string `json:"bundles"`
-	Views     []string `json:"views"`
-	Secrets   []string `json:"secrets"`
-	Settings  []string `json:"settings"`
+	Command   []string  `json:"command"`
+	Types     []gitType `json:"types"` // that the program serves
+	MCP       int       `json:"mcp_servers"`
+	Skills    []string  `json:"skills"`
+	Workflows []string  `json:"workflows"`
+	Bundles   []string  `json:"bundles"`
+	Views     []string  `json:"views"`
+	Secrets   []string  `json:"secrets"`
+	Settings  []string  `json:"settings"`
 	// Python is what only protoAgent loads, into its own process: it is listed and does nothing here.
 	Python []string `json:"python_not_loaded"`
+}
+
+// gitType is a type as packages' contributions are named.
+type gitType struct {
+	Group string `json:"group"`
+	Name  string `json:"name"`
 }
 
 func encodeGit(fetched git.Fetched, ref string, m *git.Manifest) gitPlugin {
@@ -126,7 +133,7 @@ func encodeGit(fetched git.Fetched, ref string, m *git.Manifest) gitPlugin {
 		Fetch: fetched.By, Manifest: m.File, Repository: m.Repository, Homepage: m.Homepage, Capabilities: m.Capabilities.Any(), RequiresEnv: all(m.RequiresEnv),
 		Packages: []string{}, Optional: []string{}, MinVersion: m.MinVersion, Warnings: []string{},
 		Contributes: gitContributes{
-			Command: all(m.Command), MCP: m.MCP.Len(), Skills: all(m.Skills), Workflows: all(m.Workflows), Bundles: all(m.Bundles), Views: []string{}, Secrets: all(m.Secrets),
+			Command: all(m.Command), Types: []gitType{}, MCP: m.MCP.Len(), Skills: all(m.Skills), Workflows: all(m.Workflows), Bundles: all(m.Bundles), Views: []string{}, Secrets: all(m.Secrets),
 			Settings: []string{}, Python: all(m.Python),
 		},
 	}
@@ -136,6 +143,9 @@ func encodeGit(fetched git.Fetched, ref string, m *git.Manifest) gitPlugin {
 		} else {
 			out.Packages = append(out.Packages, r.Spec)
 		}
+	}
+	for _, t := range m.Types {
+		out.Contributes.Types = append(out.Contributes.Types, gitType{t.Group, t.Name})
 	}
 	for _, v := range m.Views {
 		out.Contributes.Views = append(out.Contributes.Views, v.ID)
@@ -211,6 +221,12 @@ func liner(s *term.Streams) func(name string, values ...string) {
 
 func gitParts(line func(string, ...string), c gitContributes) {
 	line("program", strings.Join(c.Command, " "))
+	names := make([]string, len(c.Types))
+	for i, t := range c.Types {
+		names[i] = t.Name
+	}
+	slices.Sort(names)
+	line("types", names...)
 	if c.MCP > 0 {
 		line("MCP servers", fmt.Sprint(c.MCP))
 	}

@@ -38,6 +38,7 @@ type Change struct {
 	FindLinks []string // folders (or pages) with packages, beside the index
 	DryRun    bool     // only say what would be done; the environment and the state root stay untouched
 	Keep      bool     // make the new generation current in spite of problems
+	Plain     bool     // the packages are no plugins: what they offer is neither looked at nor loaded
 }
 
 // Talk is how a change speaks with people. Every function may be nil; lines are clean and have no line end.

@@ -56,7 +56,8 @@ type Claim struct {
 	Version string
 	EntryPoint
 	Exec bool   // Value is an executable of the distribution, not module:Attribute
-	Dir  string // the distribution's metadata
+	Dir  string // the distribution's metadata; a git plugin's files
+	Git  string // the address of the git plugin that offers it; "" for a distribution
 }
 
 // Status is what became of a contribution.
@@ -183,12 +184,19 @@ func clash(out []Contribution, group string, same []int) {
 			continue
 		}
 		c.Status, c.Code = Conflict, CodeNameConflict
-		c.Reason = fmt.Sprintf("also registered by %s; remove all but one with `agent-env plugin remove <package>`", strings.Join(others, ", "))
+		how := "remove all but one with `agent-env plugin remove <package>`"
+		if slices.ContainsFunc(same, func(i int) bool { return out[i].Git != "" }) {
+			how = "keep one: `agent-env plugin disable <id>` turns a git plugin off, `agent-env plugin remove <package>` removes a package"
+		}
+		c.Reason = fmt.Sprintf("also registered by %s; %s", strings.Join(others, ", "), how)
 	}
 }
 
 // by names a claim in messages: 'acme_check' from agentenv-acme 1.2.0 (acme:Check).
 func (c Claim) by() string {
+	if c.Git != "" {
+		return fmt.Sprintf("%s from the git plugin %s %s", quote(c.Name), c.Package, c.Version)
+	}
 	return fmt.Sprintf("%s from %s %s (%s)", quote(c.Name), c.Package, c.Version, c.Value)
 }
 
@@ -211,7 +219,7 @@ func (d Distribution) claims() []Claim {
 	var out []Claim
 	add := func(e EntryPoint, exec bool) {
 		if GroupWord(e.Group) != "" {
-			out = append(out, Claim{Package: d.Name, Version: d.Version, EntryPoint: e, Exec: exec, Dir: d.Dir})
+			out = append(out, Claim{Package: d.Name, Version: d.Version, EntryPoint: e, Exec: exec, Dir: d.Dir, Git: d.Git})
 		}
 	}
 	for _, e := range d.Entries {

@@ -6,13 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"agentenv.internal/agentenv/internal/requirement"
+	"agentenv.internal/agentenv/internal/subprocess"
 )
 
 // ErrNoPython: there is no python3 that plugins could run in.
@@ -41,16 +41,7 @@ print(json.dumps({"path": getattr(sys, "_base_executable", None) or sys.executab
 // look finds a program on the PATH that env has; "" when there is none. The current folder never counts.
 func look(env func(string) (string, bool), name string) string {
 	path, _ := env("PATH")
-	for _, dir := range filepath.SplitList(path) {
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		file := filepath.Join(dir, name)
-		if info, err := os.Stat(file); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
-			return file
-		}
-	}
-	return ""
+	return subprocess.Look(path, name)
 }
 
 // Python3 is the interpreter that a plugin environment would be made of: the python3 of PATH. ErrNoPython when there is none.

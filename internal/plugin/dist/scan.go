@@ -24,6 +24,7 @@ type Distribution struct {
 	Entries  []EntryPoint // by group, name and value
 	Types    []EntryPoint // what its executable serves, as agentenv_plugin.json says; Value is the executable
 	Own      bool         // one of the program's own distributions
+	Git      string       // the address of a git plugin, which is no package; "" for every other
 }
 
 // Canonical is the name in the spelling that names are compared in.

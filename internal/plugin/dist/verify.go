@@ -17,6 +17,9 @@ const verifyTime = 300 * time.Second
 
 // verify looks at the candidate: what is new must work, and what worked must go on working.
 func (w *work) verify(ctx context.Context) error {
+	if w.change.Plain {
+		return w.settled()
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, verifyTime, fmt.Errorf("loading the plugins takes longer than %s", verifyTime))
 	defer cancel()
 	o := w.report(w.after)
@@ -60,6 +63,11 @@ func (w *work) verify(ctx context.Context) error {
 	if len(w.change.Add) > 0 && len(w.out.Plugins) == 0 && len(w.out.Problems) == 0 {
 		w.problem("none of the packages that were installed declares an agent_env entry point: this is no plugin of agent-env")
 	}
+	return w.settled()
+}
+
+// settled ends a look at the candidate.
+func (w *work) settled() error {
 	w.core()
 	slices.Sort(w.out.Problems)
 	for _, p := range w.out.Problems {

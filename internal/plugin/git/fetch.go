@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/subprocess"
 )
 
 // How long git may take.
@@ -66,23 +67,9 @@ func NewFetcher(o FetchOptions) *Fetcher {
 	}
 	f := &Fetcher{o: o, home: filepath.Join(o.Dir, "home")}
 	if p, _ := o.Env("PATH"); !o.Archive {
-		f.git = lookPath(p, "git")
+		f.git = subprocess.Look(p, "git")
 	}
 	return f
-}
-
-// lookPath finds a program in a PATH, in absolute folders alone.
-func lookPath(list, name string) string {
-	for _, dir := range filepath.SplitList(list) {
-		p := filepath.Join(dir, name)
-		if !filepath.IsAbs(dir) {
-			continue
-		}
-		if fi, err := os.Stat(p); err == nil && fi.Mode().IsRegular() && fi.Mode()&0o111 != 0 {
-			return p
-		}
-	}
-	return ""
 }
 
 var errNoGit = errors.New("there is no git here, and archives come from github.com alone; install git")

@@ -12,6 +12,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/lazyregexp"
+	"agentenv.internal/agentenv/sdk/plugin"
 )
 
 // Names of manifests, at the root of a repository. The second of each pair is protoAgent's, read with the same meaning.
@@ -56,9 +57,10 @@ type Manifest struct {
 	Bundles []string // folders with bundles
 
 	// Found in the tree.
-	Skills    []string // names of folders in skills/ with a SKILL.md
-	Workflows []string // names of files in workflows/
-	Python    []string // what protoAgent would import into its process, and nothing here does
+	Types     []plugin.Type // what Command serves, by agentenv_plugin.json beside the manifest
+	Skills    []string      // names of folders in skills/ with a SKILL.md
+	Workflows []string      // names of files in workflows/
+	Python    []string      // what protoAgent would import into its process, and nothing here does
 }
 
 // Setting is a field of a plugin's settings form.
@@ -209,6 +211,7 @@ func ReadManifest(fsys fs.FS) (*Manifest, diag.List) {
 	r := &reader{n: t.Root(), l: &l, lenient: name == PeerPluginFile, fsys: fsys}
 	m := r.manifest(name)
 	m.look(fsys)
+	m.readTypes(fsys, &l)
 	if l.HasErrors() {
 		return nil, l
 	}
@@ -257,6 +260,33 @@ func (m *Manifest) look(fsys fs.FS) {
 			m.Python = append(m.Python, name)
 		}
 	}
+}
+
+// readTypes reads what the plugin's program serves. A list that can't be used is a warning: all else of the plugin works.
+func (m *Manifest) readTypes(fsys fs.FS, l *diag.List) {
+	fault := func(why, fix string) {
+		l.Add(diag.Problem{Pos: diag.Pos{File: plugin.ManifestName}, Code: "manifest.types", Severity: diag.Warning, Summary: why, Fix: fix})
+	}
+	b, err := readBounded(fsys, plugin.ManifestName)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if len(m.Command) > 0 {
+			fault("is missing, so that nothing tells which types the program serves", "write it, as docs/plugin-protocol.md says")
+		}
+		return
+	case err != nil:
+		fault("can't be read: "+cause(err), "")
+		return
+	case len(m.Command) == 0:
+		fault("lists types, and the manifest names no command that serves them", "name the program in command of "+PluginFile)
+		return
+	}
+	p, err := plugin.ParseManifest(b)
+	if err != nil {
+		fault("can't be used: "+strings.TrimPrefix(err.Error(), plugin.ManifestName+": "), "")
+		return
+	}
+	m.Types = p.Types
 }
 
 func readDir(fsys fs.FS, name string) []fs.DirEntry {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
@@ -25,6 +26,7 @@ const (
 	stagingDir = "staging" // a folder for each install under way, locked while it lives
 	commitsDir = "commits" // which tree a commit of a source is
 	rootsDir   = "roots"   // which workspaces' locks name trees
+	depsDir    = "deps"    // by workspace and id: packages that people had installed for plugins
 	ownerLock  = "lock"
 )
 
@@ -129,12 +131,22 @@ func (s *Store) keepCopy(src []byte) error {
 	return atomicfile.WriteBytes(s.o.Folder.Path(folder.Lock+".corrupt-"+s.o.Now().UTC().Format("20060102T150405.000000Z")), 0o600, src)
 }
 
+// rootName stands for a workspace's folder in names of files.
+func rootName(root string) string {
+	sum := sha256.Sum256([]byte(root))
+	return hex.EncodeToString(sum[:16])
+}
+
+// Deps is the folder with the packages of one plugin of the workspace, an environment of package dist. It need not exist. The id is a row's.
+func (s *Store) Deps(id string) string {
+	return filepath.Join(s.o.Dir, depsDir, rootName(s.o.Folder.Root()), id)
+}
+
 // register notes that the workspace's lock names trees.
 func (s *Store) register() error {
 	dir := filepath.Join(s.o.Dir, rootsDir)
 	root := s.o.Folder.Root()
-	sum := sha256.Sum256([]byte(root))
-	file := filepath.Join(dir, hex.EncodeToString(sum[:16])+".json")
+	file := filepath.Join(dir, rootName(root)+".json")
 	if _, err := os.Lstat(file); err == nil {
 		return nil
 	}
@@ -177,6 +189,9 @@ func (s *Store) Prune(ctx context.Context) (treestore.Pruned, error) {
 		if src == nil {
 			if _, err := os.Stat(f.Root()); errors.Is(err, fs.ErrNotExist) {
 				_ = os.Remove(file) // the workspace is gone
+				if err := os.RemoveAll(filepath.Join(s.o.Dir, depsDir, rootName(r.Root))); err != nil {
+					return treestore.Pruned{}, err
+				}
 			}
 			continue
 		}
@@ -215,12 +230,28 @@ func (s *Store) Sweep() error {
 			errs = append(errs, err)
 			continue
 		}
-		errs = append(errs, os.RemoveAll(work))
+		errs = append(errs, bury(work))
 		if lock != nil {
 			errs = append(errs, lock.Unlock())
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// bury removes a folder that nobody owns. It is renamed first: an install that has just made it and has no lock yet finds that it is gone, and makes
+// another one. What such an install may still put into the renamed one is left for the next sweep.
+func bury(work string) error {
+	dead := filepath.Join(filepath.Dir(work), rand.Text())
+	if err := os.Rename(work, dead); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // another sweep was faster
+		}
+		return err
+	}
+	if err := os.RemoveAll(dead); err != nil && !errors.Is(err, syscall.ENOTEMPTY) {
+		return err
+	}
+	return nil
 }
 
 // staging is the folder of one install under way.

@@ -55,6 +55,8 @@ type Caller struct {
 	Run, Step string
 	// Distribution is whose program asks; "" for the Python host.
 	Distribution string
+	// Git: Distribution is the id of a git plugin.
+	Git bool
 	// Temp is the folder in which files are handed over, and Mine tells whether a path is inside it.
 	Temp string
 	Mine func(path string) bool
@@ -248,7 +250,7 @@ func (l *life) begin(c *Caller) string {
 	}
 	c.Temp, c.Mine = l.proc.temp.Dir, l.proc.within
 	if d := l.proc.prog.Distribution; d != nil {
-		c.Distribution = d.Name
+		c.Distribution, c.Git = d.Name, l.proc.prog.Git
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

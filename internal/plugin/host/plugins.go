@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -39,6 +40,8 @@ type Setup struct {
 	PythonEnv []string
 	// Impls are classes that the configuration names, by group.
 	Impls []dist.Impl
+	// Beside answers the plugins that no distribution brings. It is asked once, when something of a plugin is first looked for. It may be nil.
+	Beside func(ctx context.Context) []Beside
 	// Leases is the folder of records of running environments; "": none are kept.
 	Leases string
 	// Cache is the file that remembers what Python classes are, for a generation; "" for none.
@@ -52,6 +55,7 @@ type Plugins struct {
 	setup Setup
 
 	found  func() []dist.Contribution
+	beside func() map[string]Beside // by id
 	python *Plugin
 
 	mu     sync.Mutex
@@ -65,6 +69,15 @@ type Plugins struct {
 func OpenPlugins(ctx context.Context, env Environment, s Setup) *Plugins {
 	p := &Plugins{env: env, setup: s, execs: map[string]*Plugin{}, kinds: map[plugin.Entry]func() (plugin.Type, error){}}
 	ctx = context.WithoutCancel(ctx)
+	p.beside = sync.OnceValue(func() map[string]Beside {
+		out := map[string]Beside{}
+		if s.Beside != nil {
+			for _, b := range s.Beside(ctx) {
+				out[b.ID] = b
+			}
+		}
+		return out
+	})
 	p.found = sync.OnceValue(func() []dist.Contribution { return p.find(ctx) })
 	prog := Program{Name: "host of Python classes", Env: s.PythonEnv, Extra: p.lock()}
 	if s.Python != nil {
@@ -91,6 +104,11 @@ func (p *Plugins) find(ctx context.Context) []dist.Contribution {
 			markers = m
 		}
 	}
+	all = slices.Clone(all) // the answer is the environment's
+	beside := p.beside()
+	for _, id := range slices.Sorted(maps.Keys(beside)) {
+		all = append(all, beside[id].distribution())
+	}
 	return dist.Resolve(all, p.setup.Builtin, markers)
 }
 
@@ -107,6 +125,9 @@ func (p *Plugins) Contributions(group string) []dist.Contribution {
 
 // origin is where a contribution came from.
 func origin(c dist.Contribution) catalog.Origin {
+	if c.Git != "" {
+		return catalog.Origin{Kind: catalog.GitPlugin, Package: c.Package, Version: c.Version, Where: c.Git}
+	}
 	return catalog.Origin{Kind: catalog.Distribution, Package: c.Package, Version: c.Version, Where: c.Dir}
 }
 
@@ -260,6 +281,9 @@ func (p *Plugins) Server(c dist.Contribution) (*Plugin, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if c.Git != "" {
+		return p.besideServer(c)
+	}
 	path := p.env.Script(c.Value)
 	if path == "" {
 		return nil, fmt.Errorf("%s %s names the program %s, which its wheel didn't install", c.Package, c.Version, diag.Repr(c.Value))
@@ -274,6 +298,24 @@ func (p *Plugins) Server(c dist.Contribution) (*Plugin, error) {
 	s := New(Program{
 		Name: c.Package + " " + c.Version, Distribution: &plugin.Named{Name: c.Package, Version: c.Version}, Argv: []string{path}, Extra: p.lock(),
 	}, p.setup.Options)
+	p.execs[key] = s
+	return s, nil
+}
+
+// besideServer is the program of a git plugin. It is called with mu held.
+func (p *Plugins) besideServer(c dist.Contribution) (*Plugin, error) {
+	b, ok := p.beside()[c.Package]
+	if !ok {
+		return nil, fmt.Errorf("there is no git plugin %s", diag.Repr(c.Package))
+	}
+	key := "git\x00" + b.ID
+	if s := p.execs[key]; s != nil {
+		return s, nil
+	}
+	if p.closed {
+		return nil, errClosed
+	}
+	s := New(b.program(), p.setup.Options)
 	p.execs[key] = s
 	return s, nil
 }

@@ -39,7 +39,9 @@ type Program struct {
 	Name string
 	// Distribution is whose program it is; nil for the Python host, which serves all.
 	Distribution *plugin.Named
-	Argv         []string
+	// Git: it is a git plugin's, whose id and version stand for those of a distribution.
+	Git  bool
+	Argv []string
 	// Env are variables beyond those that every plugin gets.
 	Env []string
 	// Extra are descriptors that the process holds from 3 on, such as the lock of its generation. The caller keeps them open.

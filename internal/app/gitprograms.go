@@ -1,0 +1,185 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/config"
+	"agentenv.internal/agentenv/internal/plugin/dist"
+	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/plugin/host"
+	"agentenv.internal/agentenv/internal/subprocess"
+	"agentenv.internal/agentenv/internal/workspace"
+	"agentenv.internal/agentenv/internal/workspace/folder"
+)
+
+// gitPrograms are the git plugins that are on in the workspace here and bring types or bundles; none where there is no workspace. Their files and
+// packages are held until Close. One that can't be used stops no other: `plugin show` tells.
+func (a *App) gitPrograms(ctx context.Context) []host.Beside {
+	all, err := a.enabledPlugins(ctx)
+	if errors.Is(err, folder.ErrNone) {
+		return nil
+	}
+	if err != nil {
+		a.opt.Log.Warn("the workspace's git plugins can't be read", "error", err)
+		return nil
+	}
+	a.onClose(func(context.Context) error { return all.Close() })
+	var out []host.Beside
+	for _, p := range all.All {
+		if !p.Enabled {
+			if p.Problem != "" {
+				a.opt.Log.Warn("a git plugin is not used", "plugin", p.ID, "reason", p.Problem)
+			}
+			continue
+		}
+		b := host.Beside{ID: p.ID, Version: p.Manifest.Version, Where: p.Source, Dir: p.Dir}
+		for _, dir := range p.Manifest.Bundles {
+			b.Bundles = append(b.Bundles, dist.EntryPoint{Group: dist.GroupBundles, Name: path.Base(path.Clean(dir)), Value: path.Clean(dir)})
+		}
+		if len(p.Manifest.Types) > 0 {
+			deps, err := a.openDeps(ctx, p)
+			if err != nil {
+				a.opt.Log.Warn("a git plugin is not used", "plugin", p.ID, "reason", err)
+				continue
+			}
+			a.onClose(func(context.Context) error { return deps.Close() })
+			b.Types, b.Argv, b.Env = p.Manifest.Types, a.gitArgv(p.Dir, deps, p.Manifest.Command), a.gitEnv(deps)
+			if lock := deps.Lock(); lock != nil {
+				b.Extra = []*os.File{lock}
+			}
+		}
+		if len(b.Types)+len(b.Bundles) > 0 {
+			out = append(out, b)
+		}
+	}
+	return out
+}
+
+// enabledPlugins are the git plugins of the workspace here, whose configuration counts; folder.ErrNone where there is none.
+func (a *App) enabledPlugins(ctx context.Context) (*workspace.Plugins, error) {
+	w, err := a.WorkspaceFolder()
+	if err != nil {
+		return nil, err
+	}
+	return a.workspacePlugins(ctx, workspace.Workspace{Root: w.Root()})
+}
+
+// gitArgv is a command of a git plugin as it is started: a first word with a slash, and every word that begins with ./, are files of the plugin; a
+// first word without one is looked for among the programs of its packages, then on PATH.
+func (a *App) gitArgv(dir string, deps *dist.Environment, command []string) []string {
+	out := slices.Clone(command)
+	for i, word := range out {
+		if strings.HasPrefix(word, "./") || i == 0 && strings.Contains(word, "/") && !filepath.IsAbs(word) {
+			out[i] = filepath.Join(dir, filepath.Clean("/"+word))
+		}
+	}
+	list, _ := a.opt.Env("PATH")
+	if bin := binOf(deps); bin != "" {
+		list = bin + string(filepath.ListSeparator) + list
+	}
+	if !strings.Contains(out[0], "/") {
+		if found := subprocess.Look(list, out[0]); found != "" {
+			out[0] = found
+		}
+	}
+	return out
+}
+
+// gitEnv is what a git plugin's programs get beside what every plugin does: its packages' programs come first.
+func (a *App) gitEnv(deps *dist.Environment) []string {
+	bin := binOf(deps)
+	if bin == "" {
+		return nil
+	}
+	list, _ := a.opt.Env("PATH")
+	return []string{"PATH=" + bin + string(filepath.ListSeparator) + list, "VIRTUAL_ENV=" + deps.Dir(), "PYTHONNOUSERSITE=1"}
+}
+
+// binOf is where the programs of packages are; "" where none are installed.
+func binOf(deps *dist.Environment) string {
+	if deps.Dir() == "" {
+		return ""
+	}
+	return filepath.Join(deps.Dir(), "bin")
+}
+
+// openDeps holds the packages that were installed for a plugin of the workspace here; an empty environment where none were. The caller closes it.
+func (a *App) openDeps(ctx context.Context, p workspace.Plugin) (*dist.Environment, error) {
+	w, err := a.WorkspaceFolder()
+	if err != nil {
+		return nil, err
+	}
+	e, err := dist.Open(ctx, a.depsOptions(a.gitStore(w, git.Policy{}), p.ID))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("its packages can't be used; install them again with agent-env plugin install-deps %s: %w", p.ID, err), e.Close())
+	}
+	return e, nil
+}
+
+// servers are the MCP servers of a plugin with the programs and variables of its packages.
+func (a *App) withDeps(p workspace.Plugin, deps *dist.Environment, servers []config.MCPServer) []config.MCPServer {
+	for i := range servers {
+		s := &servers[i]
+		if len(s.Command) == 0 {
+			continue
+		}
+		s.Command = a.gitArgv(p.Dir, deps, s.Command)
+		set := maps.Clone(s.Env)
+		s.Env = map[string]string{}
+		for _, v := range a.gitEnv(deps) {
+			name, value, _ := strings.Cut(v, "=")
+			s.Env[name] = value
+		}
+		maps.Copy(s.Env, set)
+	}
+	return servers
+}
+
+// gitSettings is what a git plugin of the workspace here is set to, and the values that are secret in it.
+func (a *App) gitSettings(ctx context.Context, id string) (any, []string, error) {
+	all, err := a.enabledPlugins(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = all.Close() }() // nothing of them is used below
+	i := slices.IndexFunc(all.All, func(p workspace.Plugin) bool { return p.ID == id && p.Enabled })
+	if i < 0 {
+		return nil, nil, fmt.Errorf("the git plugin %s is not on in this workspace", id)
+	}
+	m := all.All[i].Manifest
+	out, secret := map[string]any{}, []string(nil)
+	for k, v := range m.Config.Members() {
+		out[k] = v.Any()
+	}
+	n, err := a.Config().GitPlugin(ctx, "config", id, func(ctx context.Context, key string) (string, bool, error) {
+		v, ok, err := a.secrets(ctx, key)
+		if ok {
+			secret = append(secret, v)
+		}
+		return v, ok, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	for k, v := range n.Members() {
+		out[k] = v.Any()
+	}
+	for _, key := range m.Secrets {
+		v, ok, err := a.secrets(ctx, strings.Join([]string{"plugins", id, key}, "."))
+		if err != nil {
+			return nil, nil, err
+		}
+		if ok {
+			out[key], secret = v, append(secret, v)
+		}
+	}
+	return out, secret, nil
+}
