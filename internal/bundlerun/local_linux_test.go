@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/local"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/act"
 	"agentenv.internal/agentenv/internal/step/data"
@@ -45,12 +45,7 @@ func newReal(tb testing.TB) *real {
 func stateFolder(tb testing.TB) string {
 	tb.Helper()
 	state := tb.TempDir()
-	// The trees depend on the host alone, and building them takes a while: tests of one user share them.
-	shared := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid()))
-	if err := os.MkdirAll(shared, 0o700); err != nil {
-		tb.Fatal(err)
-	}
-	if err := os.Symlink(shared, filepath.Join(state, "trees")); err != nil {
+	if err := sandboxtest.ShareTrees(state); err != nil {
 		tb.Fatal(err)
 	}
 	return state

@@ -12,7 +12,7 @@ func TestAgentsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home := t.TempDir()
+	home := newHome(t)
 	layOut(t, home, filesOf(t, string(page)))
 	cmds := sessions(string(page))
 	if len(cmds) < 8 {

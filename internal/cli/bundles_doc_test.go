@@ -77,7 +77,7 @@ func TestBundlesPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	files := filesOf(t, string(page))
-	home := t.TempDir()
+	home := newHome(t)
 	layOut(t, home, files)
 	everything(t, filepath.Join(home, "desk"), home)
 	editors(t, home, files)

@@ -19,6 +19,7 @@ import (
 	"agentenv.internal/agentenv/internal/guest/nethost"
 	"agentenv.internal/agentenv/internal/guest/pid1"
 	"agentenv.internal/agentenv/internal/image"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 	"agentenv.internal/agentenv/internal/term"
 	"agentenv.internal/agentenv/sdk/plugin"
 )
@@ -49,12 +50,26 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// setup gives every script a home and a state root of its own.
+// setup gives every script a home and a state root of its own. The root is there already, with the trees that all share: a script that
+// says what makes a state root begins with `rm $HOME/state`.
 func setup(e *testscript.Env) error {
 	home := filepath.Join(e.WorkDir, "home")
 	e.Setenv("HOME", home)
 	e.Setenv("XDG_STATE_HOME", filepath.Join(home, "state"))
-	return os.MkdirAll(home, 0o755)
+	return errors.Join(os.MkdirAll(home, 0o755), sandboxtest.ShareTrees(stateRoot(home)))
+}
+
+// stateRoot is the folder of all state of the program in a home of a test.
+func stateRoot(home string) string { return filepath.Join(home, "state", "agentenv") }
+
+// newHome is the home of a test that has a state root of its own.
+func newHome(t testing.TB) string {
+	t.Helper()
+	home := t.TempDir()
+	if err := sandboxtest.ShareTrees(stateRoot(home)); err != nil {
+		t.Fatal(err)
+	}
+	return home
 }
 
 // condition knows [tun]: sandboxes can have a network here.

@@ -19,7 +19,7 @@ func TestEnvironmentsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home := t.TempDir()
+	home := newHome(t)
 	layOut(t, home, filesOf(t, string(page)))
 	cmds := sessions(string(page))
 	if len(cmds) < 9 {

@@ -109,7 +109,7 @@ func TestTwelveAtOnce(t *testing.T) {
 // TestTwelveThatOverlap: twelve runs of two bundles that declare one artifact of the same content, and of tasks that share others. All pass, and
 // what two runs of one bundle share is written once.
 func TestTwelveThatOverlap(t *testing.T) {
-	home := t.TempDir()
+	home := newHome(t)
 	for _, b := range []string{"a", "b"} {
 		for name, text := range map[string]string{
 			"artifacts/both/artifact.toml": "id = \"@local/shared/both\"\n",

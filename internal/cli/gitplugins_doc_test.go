@@ -16,5 +16,5 @@ func TestGitPluginsPage(t *testing.T) {
 	if len(cmds) < 12 {
 		t.Fatalf("the page shows %d commands", len(cmds))
 	}
-	play(t, t.TempDir(), "docs/git-plugins.md", cmds)
+	play(t, newHome(t), "docs/git-plugins.md", cmds)
 }

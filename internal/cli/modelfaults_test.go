@@ -22,7 +22,7 @@ const modelKey = "sk-canary-0123456789"
 // asking makes a home with a bundle of n tasks, whose models are asked for patience seconds: each asks the built-in agent, has its reply looked at, and graded by a judge.
 func asking(t *testing.T, baseURL string, n, patience int) (home string) {
 	t.Helper()
-	home = t.TempDir()
+	home = newHome(t)
 	write := func(name, text string) {
 		path := filepath.Join(home, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {

@@ -28,7 +28,7 @@ func TestPluginsPage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	home := t.TempDir()
+	home := newHome(t)
 	text := strings.ReplaceAll(string(page), "$HOME", home)
 	_, shell, _ := strings.Cut(text, "```sh\n")
 	_, after, ok := strings.Cut(shell, "```\n") // what reaches an index isn't run

@@ -56,7 +56,7 @@ func TestReadmeSession(t *testing.T) {
 	if len(cmds) < 5 {
 		t.Fatalf("the README shows %d commands", len(cmds))
 	}
-	home := t.TempDir()
+	home := newHome(t)
 	for _, c := range cmds {
 		cmd := exec.CommandContext(t.Context(), "bash", "-c", c.input)
 		cmd.Dir = home

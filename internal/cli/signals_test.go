@@ -16,7 +16,7 @@ import (
 // sleeper is a bundle whose one task has a sandbox and sleeps in it.
 func sleeper(t *testing.T) (home string) {
 	t.Helper()
-	home = t.TempDir()
+	home = newHome(t)
 	task := `[
   {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},
   {"id": "long", "type": "verify_sandbox", "sandbox_name": "box", "base_dir": "/tmp", "verifier_id": "long", "criteria": [

@@ -32,7 +32,7 @@ func onTerminal(t *testing.T, home string, env []string, args ...string) string 
 
 // TestTerminal: on a terminal bars replace the lines of steps; what is no terminal, or a dumb one, gets lines.
 func TestTerminal(t *testing.T) {
-	home := t.TempDir()
+	home := newHome(t)
 	live := onTerminal(t, home, nil, "run", "hello")
 	if strings.Contains(live, "step 1/3") || !strings.Contains(live, "Tasks:\n") || !strings.Contains(live, "\x1b[32mpassed\x1b[0m (hello: 1)") {
 		t.Errorf("on a terminal it prints\n%q", live)
@@ -55,7 +55,7 @@ func TestTerminal(t *testing.T) {
 
 // TestTypedInput: what is typed reaches a command in a sandbox although no terminal does.
 func TestTypedInput(t *testing.T) {
-	home := t.TempDir()
+	home := newHome(t)
 	onTerminal(t, home, nil, "sandbox", "start", "--name", "try", "--lease", "1m")
 	cmd := exec.CommandContext(t.Context(), "agent-env", "sandbox", "exec", "try", "--", "sh", "-c", "read line; echo got $line; test -t 0 || echo no terminal")
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"))
@@ -77,7 +77,7 @@ func TestTypedInput(t *testing.T) {
 // TestLiveRuns: runs that last show what is under way: the steps, how many have ended, the sandboxes; steps that run again are not counted twice, and nothing of
 // it stays.
 func TestLiveRuns(t *testing.T) {
-	home := t.TempDir()
+	home := newHome(t)
 	write := func(name, text string) {
 		t.Helper()
 		if err := os.MkdirAll(filepath.Dir(filepath.Join(home, name)), 0o755); err != nil {
@@ -114,7 +114,7 @@ func TestLiveRuns(t *testing.T) {
 
 // TestPersonAtTerminal: a person at the terminal of a run is asked what an agent says whom they play, and the bars leave the screen meanwhile.
 func TestPersonAtTerminal(t *testing.T) {
-	home := t.TempDir()
+	home := newHome(t)
 	for name, text := range map[string]string{
 		"tasks/review.json": `[
   {"id": "box", "type": "deploy_sandbox", "sandbox_name": "box", "sandbox_mode": "vm"},

@@ -23,6 +23,7 @@ import (
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/docker"
 	"agentenv.internal/agentenv/internal/sandbox/local"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 	"agentenv.internal/agentenv/internal/step/steptest"
 )
 
@@ -148,7 +149,7 @@ func TestDeployUntilKilled(t *testing.T) {
 func TestKilled(t *testing.T) {
 	engineProvider(t).Close()
 	state := t.TempDir()
-	if err := os.Symlink(filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid())), filepath.Join(state, "trees")); err != nil {
+	if err := sandboxtest.ShareTrees(state); err != nil {
 		t.Fatal(err)
 	}
 	url, _ := envdbtest.Start(t)

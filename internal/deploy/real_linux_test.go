@@ -6,13 +6,10 @@ import (
 	"context"
 	"debug/elf"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -31,6 +28,7 @@ import (
 	"agentenv.internal/agentenv/internal/image"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/local"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 	"agentenv.internal/agentenv/internal/step/steptest"
 )
 
@@ -38,8 +36,7 @@ import (
 func localProvider(t testing.TB, images *image.Store) *local.Provider {
 	t.Helper()
 	state := t.TempDir()
-	shared := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid()))
-	if err := errors.Join(os.MkdirAll(shared, 0o700), os.Symlink(shared, filepath.Join(state, "trees"))); err != nil {
+	if err := sandboxtest.ShareTrees(state); err != nil {
 		t.Fatal(err)
 	}
 	p, err := local.New(local.Options{StateRoot: state, Images: images})

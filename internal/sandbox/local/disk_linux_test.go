@@ -2,7 +2,6 @@ package local
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,16 +11,14 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 )
 
 // quickRoot is a fresh state root but for the trees, which take a while to build and depend on the host alone.
 func quickRoot(t *testing.T) string {
 	t.Helper()
-	dir, trees := t.TempDir(), filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid()))
-	if err := os.MkdirAll(trees, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(trees, filepath.Join(dir, "trees")); err != nil {
+	dir := t.TempDir()
+	if err := sandboxtest.ShareTrees(dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir

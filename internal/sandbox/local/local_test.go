@@ -2,9 +2,7 @@ package local_test
 
 import (
 	"context"
-	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -40,19 +38,10 @@ func open(t *testing.T) *local.Provider {
 func stateRoot(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.Symlink(sharedTrees(t), filepath.Join(dir, "trees")); err != nil {
+	if err := sandboxtest.ShareTrees(dir); err != nil {
 		t.Fatal(err)
 	}
 	return dir
-}
-
-func sharedTrees(t testing.TB) string {
-	t.Helper()
-	shared := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid()))
-	if err := os.MkdirAll(shared, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	return shared
 }
 
 func openAt(t testing.TB, root string) *local.Provider {

@@ -17,6 +17,7 @@ import (
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/local"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 )
 
 // The state root may be anywhere and called anything.
@@ -27,7 +28,7 @@ func TestOddStateRoots(t *testing.T) {
 			t.Fatal(err)
 		}
 		if i > 0 { // the first one builds its own trees
-			if err := os.Symlink(sharedTrees(t), filepath.Join(dir, "trees")); err != nil {
+			if err := sandboxtest.ShareTrees(dir); err != nil {
 				t.Fatal(err)
 			}
 		}

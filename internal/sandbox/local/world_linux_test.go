@@ -10,17 +10,14 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 )
 
 // worldProvider is a provider whose trees other tests share.
 func worldProvider(t *testing.T) *Provider {
 	t.Helper()
 	root := t.TempDir()
-	shared := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid()))
-	if err := os.MkdirAll(shared, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(shared, filepath.Join(root, "trees")); err != nil {
+	if err := sandboxtest.ShareTrees(root); err != nil {
 		t.Fatal(err)
 	}
 	p, err := New(Options{StateRoot: root})

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/local"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 	"agentenv.internal/agentenv/internal/step/steptest"
 )
 
@@ -20,8 +20,7 @@ import (
 func realBoxes(t *testing.T) *steptest.Rig {
 	t.Helper()
 	state := t.TempDir()
-	shared := filepath.Join(os.TempDir(), fmt.Sprintf("agentenv-test-trees-%d", os.Geteuid()))
-	if err := errors.Join(os.MkdirAll(shared, 0o700), os.Symlink(shared, filepath.Join(state, "trees"))); err != nil {
+	if err := sandboxtest.ShareTrees(state); err != nil {
 		t.Fatal(err)
 	}
 	p, err := local.New(local.Options{StateRoot: state})
