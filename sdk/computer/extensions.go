@@ -50,20 +50,6 @@ func (c *Computer) declare(uri, description string, params any) {
 	c.env.Declare(wire.Extension{URI: uri, Description: description, Params: raw})
 }
 
-// Support is a platform that a driver is made for, as its card tells it.
-type Support struct {
-	OS   SupportOS `json:"os"`
-	Arch []string  `json:"arch,omitempty"`
-}
-
-// SupportOS is the system part of a Support.
-type SupportOS struct {
-	Type         string   `json:"type"`
-	Distribution []string `json:"distribution,omitempty"`
-	Version      []string `json:"version,omitempty"`
-	Display      []string `json:"display,omitempty"`
-}
-
 func (c *Computer) limits() map[string]any {
 	f := &c.features
 	var keys any = "all"

@@ -13,7 +13,7 @@ type Platform struct {
 	OS           string `json:"os"`                     // linux, macos or windows
 	Distribution string `json:"distribution,omitempty"` // ID of os-release
 	Version      string `json:"version,omitempty"`      // VERSION_ID of os-release
-	Arch         string `json:"arch"`
+	Arch         string `json:"arch,omitempty"`
 	Display      string `json:"display,omitempty"` // x11 or wayland
 }
 

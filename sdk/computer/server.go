@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,6 +32,13 @@ type Options struct {
 	Client    *http.Client                // that fetches files of data/add; nil: one that follows redirects to https alone, for at most 60 s
 	Supports  []Support                   // the platforms that the driver is made for, on the card; nil: this system
 	Platform  *Platform                   // nil: the one this process runs on
+	Skill     *Skill                      // that the computer serves; nil: none
+}
+
+// Skill is what agents should know to use the computer.
+type Skill struct {
+	Name, Description string
+	Folder            fs.FS // holds SKILL.md
 }
 
 // Computer is a driver as a server. Its methods may be called at the same time.
@@ -107,6 +115,9 @@ func New(d Driver, o Options) (*Computer, error) {
 	c.addExtensions()
 	c.addData()
 	c.addLive()
+	if k := o.Skill; k != nil {
+		c.env.ServeSkill(k.Name, k.Description, k.Folder)
+	}
 	c.addApps()
 	return c, nil
 }

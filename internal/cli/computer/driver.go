@@ -3,6 +3,7 @@ package computer
 import (
 	"context"
 	"errors"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"time"
@@ -10,13 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/computer/appdir"
 	"agentenv.internal/agentenv/internal/computer/x11"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/sdk/computer"
 )
 
 type driverOptions struct {
-	wait time.Duration
-	size string
+	wait    time.Duration
+	size    string
+	skill   string
+	declare bool
 }
 
 func newDriver(p *verb.Program) *cobra.Command {
@@ -35,9 +40,16 @@ func newDriver(p *verb.Program) *cobra.Command {
 It asks nobody who they are: whoever reaches the port sees the screen and can run commands.`,
 		Example: "  DISPLAY=:1 MCP_HOST=127.0.0.1 agent-env computer driver",
 		Args:    verb.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return driver(cmd.Context(), p, o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.declare {
+				return declare(cmd.Context(), p)
+			}
+			return driver(cmd.Context(), p, o)
+		},
 	}
 	cmd.Flags().StringVar(&o.size, "size", "", "set the screen to this `SIZE` first, and again when the X server was started again")
+	cmd.Flags().StringVar(&o.skill, "skill", "", "serve the skill of this `FOLDER`, which holds SKILL.md")
+	cmd.Flags().BoolVar(&o.declare, "declare", false, "print what the driver serves on each platform, as a JSON object, and end; no display is needed")
 	cmd.Flags().DurationVar(&o.wait, "wait", 30*time.Second, "how `LONG` to wait for the X server to answer")
 	return cmd
 }
@@ -49,6 +61,10 @@ func driver(ctx context.Context, p *verb.Program, o driverOptions) error {
 		if w, h, err = size("size", o.size); err != nil {
 			return err
 		}
+	}
+	skill, err := readSkill(o.skill)
+	if err != nil {
+		return err
 	}
 	display, _ := p.Env("DISPLAY")
 	d, err := open(ctx, display, authority(p.Env), o.wait)
@@ -64,13 +80,38 @@ func driver(ctx context.Context, p *verb.Program, o driverOptions) error {
 	// A capture is megabytes that are garbage at once, and desktops run by the dozen: memory is worth more than the time of collecting it.
 	debug.SetGCPercent(25)
 	var png x11.Encoder
-	c, err := computer.New(d, computer.Options{Lookup: p.Env, EncodePNG: png.Encode, Log: p.Logger(), Supports: []computer.Support{
-		{OS: computer.SupportOS{Type: "linux", Display: []string{"x11"}}, Arch: []string{"amd64", "arm64"}},
-	}})
+	c, err := computer.New(d, computer.Options{Lookup: p.Env, EncodePNG: png.Encode, Log: p.Logger(), Supports: supports(), Skill: skill})
 	if err != nil {
 		return err
 	}
 	return c.Serve(ctx)
+}
+
+func supports() []computer.Support {
+	return []computer.Support{{OS: computer.SupportOS{Type: "linux", Display: []string{"x11"}}, Arch: []string{"amd64", "arm64"}}}
+}
+
+// declare prints what an env that holds this driver records of it.
+func declare(ctx context.Context, p *verb.Program) error {
+	nothing := func(string) (string, bool) { return "", false } // what is chosen for one computer isn't the driver's
+	d, err := computer.Declare(ctx, x11.Undriven(), computer.Options{Lookup: nothing, Supports: supports()})
+	if err != nil {
+		return err
+	}
+	return p.Streams.JSON(d)
+}
+
+// readSkill is the skill of a folder; "" is none.
+func readSkill(folder string) (*computer.Skill, error) {
+	if folder == "" {
+		return nil, nil
+	}
+	files := os.DirFS(folder)
+	front, l := appdir.Skill(files, folder, ".", diag.Pos{File: folder})
+	if err := l.Err(); err != nil {
+		return nil, err
+	}
+	return &computer.Skill{Name: front.Name, Description: front.Description, Folder: files}, nil
 }
 
 // open connects to a display that may still be starting.

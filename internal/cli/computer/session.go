@@ -14,6 +14,7 @@ import (
 
 type sessionOptions struct {
 	size, largest, user, manager, home string
+	ownHome                            bool
 }
 
 func newSession(p *verb.Program) *cobra.Command {
@@ -25,7 +26,8 @@ func newSession(p *verb.Program) *cobra.Command {
 given, on that desktop. It lasts until it is told to end, or the driver ends. An X server or window manager that dies is started again.
 
 Nothing here needs root, and the desktop never runs as root: started as root, all of it runs as --user, or, in a namespace where there is no such
-user, as an ordinary user of its own that is root outside.`,
+user, as an ordinary user of its own that is root outside. Where there is one user alone, who is root inside and an ordinary one outside, as in sandboxes
+that ordinary users start, it runs as that.`,
 		Example: "  agent-env computer session --size 1280x800",
 		Args:    cobra.ArbitraryArgs,
 		RunE:    func(cmd *cobra.Command, args []string) error { return bringUp(cmd.Context(), p, o, args) },
@@ -35,6 +37,7 @@ user, as an ordinary user of its own that is root outside.`,
 	f.StringVar(&o.largest, "max-size", "1920x1200", "the largest `SIZE` that the screen can be set to")
 	f.StringVar(&o.user, "user", "1000", "the `USER`, a name or number, that the desktop runs as when started as root")
 	f.StringVar(&o.home, "home", "", "the `FOLDER` that is the user's home; the user's own unless given")
+	f.BoolVar(&o.ownHome, "own-home", false, "when started as root, give the folder of --home with all in it to the user first")
 	f.StringVar(&o.manager, "window-manager", "openbox", "the `PROGRAM` that manages windows; none for none")
 	return cmd
 }
@@ -49,8 +52,11 @@ func bringUp(ctx context.Context, p *verb.Program, o sessionOptions, args []stri
 		return err
 	}
 	c := session.Config{
-		Width: w, Height: h, MaxWidth: max(w, mw), MaxHeight: max(h, mh), Home: o.home, Command: args, Environ: os.Environ(),
+		Width: w, Height: h, MaxWidth: max(w, mw), MaxHeight: max(h, mh), Home: o.home, OwnHome: o.ownHome, Command: args, Environ: os.Environ(),
 		Output: p.Streams.Err, Log: p.Logger(),
+	}
+	if o.ownHome && o.home == "" {
+		return verb.Usagef("--own-home takes a folder from --home: name it")
 	}
 	if o.manager != "none" {
 		c.Manager = strings.Fields(o.manager)

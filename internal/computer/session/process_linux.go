@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/user"
@@ -80,14 +81,15 @@ func (p *process) stop() {
 }
 
 // RunAs is Run as an ordinary user, for a process of root's: this program is started again as that user, a name or number. In a namespace that knows
-// no other user than root, that is a user of a namespace of its own.
+// no other user than root, that is a user of a namespace of its own; where none may be made, as in sandboxes of ordinary users, it is that one user,
+// who is no root outside.
 func RunAs(ctx context.Context, who string, c Config) error {
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: os.Args, Stdin: nil, Stdout: c.Output, Stderr: c.Output}
 	id, home, err := find(who, c.Home)
 	if err != nil {
 		return err
 	}
-	if err := ensure(home, id); err != nil {
+	if err := ensure(home, id, c.OwnHome); err != nil {
 		return fmt.Errorf("the home of the desktop's user: %w", err)
 	}
 	cmd.Env = append(slices.DeleteFunc(slices.Clone(c.Environ), func(v string) bool {
@@ -103,6 +105,11 @@ func RunAs(ctx context.Context, who string, c Config) error {
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: int(id.uid), HostID: 0, Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: int(id.gid), HostID: 0, Size: 1}},
 		}
 		p, err = start(again)
+	}
+	if err != nil && alone() {
+		c.Log.WarnContext(ctx, "there is no user but this one here, who is root inside alone: the desktop runs as it")
+		c.Home, c.Environ = home, cmd.Env
+		return run(ctx, c)
 	}
 	if err != nil {
 		return fmt.Errorf("start the desktop as %s: %w", who, err)
@@ -164,17 +171,47 @@ func find(who, home string) (identity, string, error) {
 	return id, cmp.Or(home, u.HomeDir), nil
 }
 
-// ensure makes a home that isn't there.
-func ensure(home string, id identity) error {
+// alone tells whether root is the only user of this namespace, and an ordinary one outside.
+func alone() bool {
+	b, err := os.ReadFile("/proc/self/uid_map")
+	return err == nil && onlyUser(string(b))
+}
+
+// onlyUser reads a map of ids: lines of the first inside, the first outside, and how many.
+func onlyUser(ids string) bool {
+	f := strings.Fields(ids)
+	return len(f) == 3 && f[0] == "0" && f[1] != "0" && f[2] == "1"
+}
+
+// ensure makes a home that isn't there, or gives one that is, with all in it, to the user when that is wanted.
+func ensure(home string, id identity, own bool) error {
 	err := os.Mkdir(home, 0o700)
-	if errors.Is(err, os.ErrExist) {
+	switch {
+	case err == nil:
+		return give(home, id)
+	case !errors.Is(err, os.ErrExist):
+		return err
+	case !own:
 		return nil
 	}
+	root, err := os.OpenRoot(home) // what links in it lead to stays whose it is
 	if err != nil {
 		return err
 	}
-	err = os.Chown(home, int(id.uid), int(id.gid))
-	if errors.Is(err, syscall.EINVAL) { // a namespace that doesn't know the user: root's files are the user's there
+	defer func() { _ = root.Close() }()
+	return errors.Join(give(home, id), fs.WalkDir(root.FS(), ".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return unknown(root.Lchown(path, int(id.uid), int(id.gid)))
+	}))
+}
+
+func give(home string, id identity) error { return unknown(os.Lchown(home, int(id.uid), int(id.gid))) }
+
+// unknown leaves out what a namespace says that doesn't know the user: root's files are the user's there.
+func unknown(err error) error {
+	if errors.Is(err, syscall.EINVAL) {
 		return nil
 	}
 	return err

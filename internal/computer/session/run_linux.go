@@ -28,10 +28,14 @@ const (
 )
 
 // Run brings a session up and holds it until ctx ends, or the driver does, which is an error. It must not run as root.
-func Run(ctx context.Context, c Config) (err error) {
+func Run(ctx context.Context, c Config) error {
 	if os.Geteuid() == 0 {
 		return errors.New("a desktop doesn't run as root")
 	}
+	return run(ctx, c)
+}
+
+func run(ctx context.Context, c Config) (err error) {
 	scratch, err := atomicfile.NewScratch("agent-env-session")
 	if err != nil {
 		return fmt.Errorf("start a session: %w", err)

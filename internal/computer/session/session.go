@@ -14,6 +14,7 @@ type Config struct {
 	Width, Height       int       // of the screen at first
 	MaxWidth, MaxHeight int       // that it can be set to; at least the size at first
 	Home                string    // of the user; "" is what Environ says
+	OwnHome             bool      // RunAs gives the home, when it is there already, with all in it to the user
 	Environ             []string  // of everything that is started
 	Manager             []string  // the window manager's argv; none: no window manager
 	Command             []string  // a program on the desktop; none: nothing

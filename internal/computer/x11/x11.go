@@ -60,6 +60,9 @@ func Open(display, auth string) (*Driver, error) {
 	return d, nil
 }
 
+// Undriven is a driver of no display, to declare what drivers of this package serve: its Features are those that every X server has.
+func Undriven() *Driver { return &Driver{} }
+
 // Close ends the connection. Calls fail afterwards.
 func (d *Driver) Close() {
 	d.mu.Lock()
