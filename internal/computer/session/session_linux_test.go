@@ -1,0 +1,67 @@
+package session
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+)
+
+func TestOnlyUser(t *testing.T) {
+	for ids, want := range map[string]bool{
+		"         0       1001          1\n": true,
+		"         0          0 4294967295\n": false, // the machine's root
+		"         0          0          1\n": false, // root outside too
+		"         0     100000      65536\n": false, // there are others
+		"0 1001 1\n1 100000 65536\n":         false,
+		"1000 1001 1\n":                      false, // not root
+		"":                                   false,
+	} {
+		if got := onlyUser(ids); got != want {
+			t.Errorf("%q: %v", ids, got)
+		}
+	}
+}
+
+// TestEnsure: a home that isn't there is made the user's; one that is stays whose it is, unless it is to be given; links aren't followed.
+func TestEnsure(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to give files away")
+	}
+	dir := t.TempDir()
+	id := identity{uid: 1234, gid: 1234}
+	owner := func(path string) uint32 {
+		st, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Sys().(*syscall.Stat_t).Uid
+	}
+	fresh, there, outside := filepath.Join(dir, "fresh"), filepath.Join(dir, "there"), filepath.Join(dir, "outside")
+	file, link := filepath.Join(there, "sub", "file"), filepath.Join(there, "link")
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{file, outside} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink(outside, link); err != nil {
+		t.Fatal(err)
+	}
+	if err := ensure(fresh, id, false); err != nil || owner(fresh) != 1234 {
+		t.Errorf("%v, of %d", err, owner(fresh))
+	}
+	if err := ensure(there, id, false); err != nil || owner(there) != 0 {
+		t.Errorf("%v, of %d", err, owner(there))
+	}
+	if err := ensure(there, id, true); err != nil {
+		t.Error(err)
+	}
+	for path, want := range map[string]uint32{there: 1234, file: 1234, link: 1234, outside: 0} {
+		if got := owner(path); got != want {
+			t.Errorf("%s is of %d, want %d", path, got, want)
+		}
+	}
+}
