@@ -30,7 +30,7 @@ var levels = []struct {
 	{6, []string{"exampleserver", "envdb", "envdb/envdbtest", "sandbox/*", "judge", "modelproxy", "computer/*", "gateway/*", "agent/*", "plugin/*"}},
 	{7, []string{"deploy", "envstore", "toolcmd", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore", "owner"}},
 	{8, []string{"step/*", "run", "envowner", "agentowner", "hostcalls"}},
-	{9, []string{"eval", "eval/*", "bundlerun", "openenv", "console", "workspace"}},
+	{9, []string{"eval", "eval/*", "bundlerun", "openenv", "console", "gitplugins", "workspace"}},
 	{10, []string{"app"}},
 	{11, []string{"cli", "cli/*"}},
 }
@@ -62,7 +62,8 @@ var sameLevel = map[string][]string{
 	"bundlerun":             {"eval", "eval/*"},
 	"eval/report":           {"eval"},
 	"openenv":               {"bundlerun", "eval"},
-	"console":               {"bundlerun", "eval"},
+	"gitplugins":            {"workspace"},
+	"console":               {"bundlerun", "eval", "gitplugins", "workspace"},
 	"workspace":             {"bundlerun", "eval"},
 }
 

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/plugin/dist"
@@ -44,11 +42,11 @@ func (a *App) depsOptions(s *git.Store, id string) dist.Options {
 // while they are built is the installer's business, and only what is built already is installed without a question by it.
 func (a *App) InstallGitDeps(ctx context.Context, d GitDeps, t dist.Talk) (GitDepsDone, error) {
 	var out GitDepsDone
-	s, err := a.GitStore(ctx)
+	s, err := a.Git().Store(ctx)
 	if err != nil {
 		return out, err
 	}
-	m, err := a.declaring(ctx, s, d.ID)
+	m, err := a.Git().Declaring(ctx, s, d.ID)
 	if err != nil {
 		return out, err
 	}
@@ -71,36 +69,6 @@ func (a *App) InstallGitDeps(ctx context.Context, d GitDeps, t dist.Talk) (GitDe
 		return out, err
 	}
 	return out, a.noteDeps(ctx, s, d.ID)
-}
-
-// declaring reads the manifest of an installed plugin whose packages may be installed.
-func (a *App) declaring(ctx context.Context, s *git.Store, id string) (*git.Manifest, error) {
-	l, err := s.Lock(ctx)
-	if err != nil {
-		return nil, err
-	}
-	row := l.Plugin(id)
-	switch {
-	case row == nil && slices.Contains(a.gitBuiltinIDs(), id):
-		return nil, fmt.Errorf("%s comes with agent-env and needs no packages", id)
-	case row == nil:
-		return nil, notInstalled(l, id, "plugin")
-	}
-	src, err := git.ParseSource(row.SourceURL)
-	if err == nil {
-		err = s.Policy().Allows(src)
-	}
-	if err == nil {
-		err = s.Check(ctx, row.TreeSHA256)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", id, err)
-	}
-	m, faults, err := readPlugin(ctx, s, *row)
-	if err == nil && m == nil {
-		err = faults.Err()
-	}
-	return m, err
 }
 
 // packages are what is to be installed for a plugin, and what isn't. Only requirements by name are: a manifest names no place that packages come from.
@@ -152,24 +120,4 @@ func (a *App) noteDeps(ctx context.Context, s *git.Store, id string) (err error)
 		}
 		return nil
 	})
-}
-
-// dropDeps removes the packages of plugins that were purged, or says that they stay.
-func (a *App) dropDeps(ctx context.Context, s *git.Store, ids []string, purge bool, out *GitRemoval) {
-	for _, id := range ids {
-		if _, err := os.Stat(s.Deps(id)); err != nil {
-			continue
-		}
-		if !purge {
-			out.DepsLeft = append(out.DepsLeft, id)
-			continue
-		}
-		dropped, err := dist.Drop(ctx, s.Deps(id))
-		if err != nil {
-			out.Warnings = append(out.Warnings, fmt.Sprintf("the packages of %s stay for now: %v", id, err))
-		}
-		if dropped && !slices.Contains(out.Removed, "deps") {
-			out.Removed = append(out.Removed, "deps")
-		}
-	}
 }

@@ -2,16 +2,12 @@ package app
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"path/filepath"
 	"slices"
-	"time"
 
-	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/git"
-	"agentenv.internal/agentenv/internal/plugin/pack"
 	"agentenv.internal/agentenv/internal/workspace/folder"
 )
 
@@ -81,12 +77,6 @@ func texts(n doc.Node) []string {
 	return out
 }
 
-// turnedOn tells of an id whether [git_plugins] turns it on.
-func turnedOn(settings doc.Node) func(id string) bool {
-	on, off := texts(settings.Get("enabled")), texts(settings.Get("disabled"))
-	return func(id string) bool { return slices.Contains(on, id) && !slices.Contains(off, id) }
-}
-
 // gitStore is the store of git plugins with the lock of a workspace.
 func (a *App) gitStore(f folder.Folder, policy git.Policy) *git.Store {
 	return git.Open(git.Options{
@@ -105,163 +95,31 @@ func (a *App) archives() bool {
 	return false
 }
 
-// GitStore is the store of git plugins of the workspace here; folder.ErrNone where there is none.
-func (a *App) GitStore(ctx context.Context) (*git.Store, error) {
+// gitStoreOf is gitStore, refused where there is no state root.
+func (a *App) gitStoreOf(f folder.Folder, policy git.Policy) (*git.Store, error) {
 	if a.Config().StateRoot() == "" {
 		return nil, a.ConfigProblems().Err()
-	}
-	f, err := a.WorkspaceFolder()
-	if err != nil {
-		return nil, err
-	}
-	policy, err := a.GitPolicy(ctx)
-	if err != nil {
-		return nil, err
 	}
 	return a.gitStore(f, policy), nil
 }
 
-// GitPlugin is a git plugin as lists show it.
-type GitPlugin struct {
-	git.Standing
-	Enabled bool
+// Git is what people do with git plugins, in the workspace here.
+func (a *App) Git() *gitplugins.Plugins {
+	return gitplugins.New(gitplugins.Options{
+		Dir: a.opt.Dir, Builtins: gitBuiltins(), Folder: a.WorkspaceFolder, Policy: a.GitPolicy, Store: a.gitStoreOf,
+		Settings:  func(ctx context.Context) (doc.Node, error) { return a.Config().GitPlugins(ctx, a.secrets) },
+		Set:       a.Config().Has,
+		Check:     a.Config().Check,
+		Granted:   a.granted,
+		Delegates: a.Delegates,
+		Env:       a.opt.Env,
+	})
 }
 
-// GitPlugins are the git plugins and plugin bundles of the workspace here, with what can't be meant in its lock; none where there is no workspace.
-func (a *App) GitPlugins(ctx context.Context) ([]GitPlugin, []string, error) {
-	s, err := a.GitStore(ctx)
-	if err != nil {
-		return nil, nil, err
+// granted is a variable of the environment that bundles may read.
+func (a *App) granted(name string) (string, bool) {
+	if !slices.Contains(a.Config().EnvGrants(), name) {
+		return "", false
 	}
-	rows, l, err := s.List(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	n, err := a.Config().GitPlugins(ctx, a.secrets)
-	if err != nil {
-		return nil, nil, err
-	}
-	on := turnedOn(n)
-	var warnings []string
-	for _, p := range l.Problems {
-		warnings = append(warnings, p.String())
-	}
-	out := make([]GitPlugin, 0, len(rows))
-	for _, r := range rows {
-		out = append(out, GitPlugin{r, on(r.ID) && !r.Bundle})
-	}
-	return out, warnings, nil
-}
-
-// GitInstall is what is to be installed from git.
-type GitInstall struct {
-	URL, Ref string
-	By       string // who asks, as the lock says it
-	Force    bool   // replace a plugin of the same id from elsewhere
-	DryRun   bool
-}
-
-// GitInstalled is what an install did, or would do. Its files are held until Close.
-type GitInstalled struct {
-	Plan     *git.Plan
-	Pack     *pack.Pack // the plugin bundle; nil for a plugin alone
-	Warnings []string
-	items    git.Items
-}
-
-// Close lets go of the files.
-func (i *GitInstalled) Close() error { return errors.Join(i.Pack.Close(), i.items.Close()) }
-
-// InstallGit installs what a repository holds into the workspace here. Nothing is enabled.
-func (a *App) InstallGit(ctx context.Context, o GitInstall) (*GitInstalled, error) {
-	s, err := a.GitStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.Writable(ctx); err != nil {
-		return nil, err
-	}
-	items, err := s.Fetch(ctx, []git.Want{{URL: o.URL, Ref: o.Ref, By: o.By}})
-	if err != nil {
-		return nil, err
-	}
-	out := &GitInstalled{items: items}
-	if err := a.installItems(ctx, s, o, out); err != nil {
-		return nil, errors.Join(err, out.Close())
-	}
-	return out, nil
-}
-
-// installItems plans and applies what was fetched: a plugin, or a bundle's members and its row, in one transaction.
-func (a *App) installItems(ctx context.Context, s *git.Store, o GitInstall, out *GitInstalled) (err error) {
-	members, more := out.items, func(*folder.Tx, *git.Lock) error { return nil }
-	first := out.items[0]
-	if first.Superseded != "" {
-		out.Warnings = append(out.Warnings, fmt.Sprintf("%s comes with agent-env as %s: nothing was fetched", first.Fetched.Source, first.Superseded))
-	}
-	if first.Kind == git.Bundle {
-		if out.Pack, err = pack.Fetch(ctx, s, first, a.gitBuiltinIDs()); err != nil {
-			return err
-		}
-		members, out.Warnings = out.Pack.Members, append(out.Warnings, out.Pack.Warnings...)
-		more = func(_ *folder.Tx, l *git.Lock) error { return putPack(l, out.Pack, o) }
-		l, err := s.Lock(ctx)
-		if err != nil {
-			return err
-		}
-		if err := putPack(l, out.Pack, o); err != nil { // a dry run refuses what an install refuses
-			return err
-		}
-	}
-	if out.Plan, err = s.Plan(ctx, members, o.Force); err != nil || o.DryRun {
-		return err
-	}
-	out.Plan, err = s.Apply(ctx, out.Plan, more)
-	return err
-}
-
-// putPack puts a bundle's row into the lock, unless the one that is there says the same.
-func putPack(l *git.Lock, p *pack.Pack, o GitInstall) error {
-	row := p.Row(o.By, git.Stamp(time.Now()), nil)
-	have := l.Bundle(row.ID)
-	if have == nil {
-		l.PutBundle(row)
-		return nil
-	}
-	was, err := git.ParseSource(have.SourceURL)
-	switch {
-	case (err != nil || !was.Same(p.Bundle.Fetched.Source)) && !o.Force:
-		return fmt.Errorf("%s: a plugin bundle %s is installed already, from %s; replace it with --force", p.Bundle.Fetched.Source, row.ID, diag.Clean(have.SourceURL))
-	case !o.Force && have.ResolvedSHA == row.ResolvedSHA && have.RequestedRef == row.RequestedRef && have.TreeSHA256 == row.TreeSHA256:
-		return nil
-	}
-	row.Seeded = have.Seeded
-	l.PutBundle(row)
-	return nil
-}
-
-// GitShown is one installed git plugin with its manifest.
-type GitShown struct {
-	GitPlugin
-	Manifest *git.Manifest
-	Problems diag.List
-}
-
-// GitPluginShow reads an installed plugin of the workspace here; nil when its lock has none of this id.
-func (a *App) GitPluginShow(ctx context.Context, id string) (*GitShown, error) {
-	all, _, err := a.GitPlugins(ctx)
-	if err != nil {
-		return nil, err
-	}
-	i := slices.IndexFunc(all, func(p GitPlugin) bool { return p.ID == id && !p.Bundle })
-	if i < 0 {
-		return nil, nil
-	}
-	out := &GitShown{GitPlugin: all[i]}
-	s, err := a.GitStore(ctx)
-	if err != nil {
-		return nil, err
-	}
-	out.Manifest, out.Problems, err = readPlugin(ctx, s, out.Row)
-	return out, err
+	return a.opt.Env(name)
 }

@@ -22,6 +22,7 @@ import (
 	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/gateway/front"
+	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/workspace"
@@ -257,7 +258,7 @@ func (s *standing) delegates(ctx context.Context, agents *deploy.Agents, main *d
 	if err != nil {
 		return err
 	}
-	if !turnedOn(n)("delegates") {
+	if !gitplugins.TurnedOn(n)("delegates") {
 		return nil
 	}
 	var peers []*deploy.Agent

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"time"
 
 	"agentenv.internal/agentenv/internal/config"
@@ -46,12 +45,7 @@ func (a *App) CreateWorkspace(ctx context.Context, o workspace.Order) (*workspac
 	m := workspace.Maker{
 		Registry: r, Builtins: a.gitBuiltinIDs(), Now: time.Now,
 		Store: func(f folder.Folder) *git.Store { return a.gitStore(f, policy) },
-		Env: func(name string) (string, bool) {
-			if !slices.Contains(a.Config().EnvGrants(), name) {
-				return "", false
-			}
-			return a.opt.Env(name)
-		},
+		Env:   a.granted,
 	}
 	return m.Create(ctx, o)
 }

@@ -7,6 +7,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/workspace"
 	"agentenv.internal/agentenv/internal/workspace/folder"
 )
@@ -103,7 +104,7 @@ func (a *App) workspacePlugins(ctx context.Context, w workspace.Workspace) (*wor
 	if err != nil {
 		return nil, err
 	}
-	return workspace.ReadPlugins(ctx, a.gitStore(w.Folder(), policy), turnedOn(n), a.opt.Env)
+	return workspace.ReadPlugins(ctx, a.gitStore(w.Folder(), policy), gitplugins.TurnedOn(n), a.opt.Env)
 }
 
 // pluginValues are a plugin's settings and secrets as texts by key, for what its servers ask for.

@@ -94,6 +94,22 @@ func withoutValue(p diag.Problem) diag.Problem {
 // Path is the configuration file; "" when there is none.
 func (c *Config) Path() string { return c.file.path }
 
+// Has tells whether the configuration that counts has a value at a path of names; a default is none.
+func (c *Config) Has(path ...string) bool { return c.value(path...).Exists() }
+
+// Check is what would be wrong if the file held src. Whether the file is trusted doesn't count.
+func (c *Config) Check(src []byte) diag.List {
+	var l diag.List
+	t, faults := doc.ParseTOML(c.file.path, src)
+	for _, p := range faults {
+		l.Add(withoutValue(p))
+	}
+	if t != nil {
+		check(c.schema, t.Root(), &l)
+	}
+	return l
+}
+
 // Root is the folder that relative paths of the file count from: the one that holds .agentenv. "" without a file.
 func (c *Config) Root() string { return c.file.root }
 

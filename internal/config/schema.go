@@ -293,6 +293,7 @@ func gitPluginsTable() doc.Field {
 			of("allow", strs("patterns; an empty list allows none")),
 			of("official", strs("patterns that need no consent")),
 			of("acked", strs("sources that were consented to")),
+			of("acked_plans", strs("what was consented to of one source alone: a digest, a space and the source")),
 			of("plain_http", flag("http:// may be used, which is not encrypted")),
 			of("files", given(flag("repositories of this machine may be used"), true)),
 			of("require_signature", flag("refuse what is not signed")))),

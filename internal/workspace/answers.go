@@ -104,6 +104,35 @@ func ReadAnswers(m *pack.Manifest, typed map[string]string) (Answers, diag.List)
 	return a, l
 }
 
+// Open is a pack's manifest in which nothing is required that has a value already: in the workspace's files, or elsewhere, as set tells (nil: it has
+// none). Files that can't be read hold none.
+func Open(k *pack.Pack, f Files, set func(path []string) bool) *pack.Manifest {
+	m := *k.Manifest
+	m.Inputs = slices.Clone(m.Inputs)
+	if f.ConfigName == "" {
+		f.ConfigName = config.Name
+	}
+	have, err := parseSettings(f.ConfigName, f.Config, f.Secrets)
+	sections := Sections(k)
+	for i, in := range m.Inputs {
+		sec, known := sections[in.Section()]
+		if !known {
+			continue
+		}
+		path := settings(sec.ID, in.Setting()...)
+		given := set != nil && set(path)
+		if err == nil && !given {
+			given, _ = held(have.config.Root(), path)
+			hidden, _ := held(have.secrets.Root(), secretOf(path))
+			given = given || hidden
+		}
+		if given {
+			m.Inputs[i].Required = false
+		}
+	}
+	return &m
+}
+
 // Gate tells every required input without an answer or a default, by its label. A boolean never holds anybody up: unanswered it is off.
 // delegates are the names that may be answered.
 func Gate(m *pack.Manifest, a Answers, delegates []string) diag.List {

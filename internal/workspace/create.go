@@ -316,6 +316,11 @@ func Install(tx *folder.Tx, l *git.Lock, s Seeding) (*Seeded, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Check != nil {
+		if err := s.Check(out.Files); err != nil {
+			return nil, err
+		}
+	}
 	if err := tx.Write(folder.Config, 0o644, out.Config); err != nil {
 		return nil, err
 	}

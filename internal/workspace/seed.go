@@ -41,6 +41,8 @@ type Seeding struct {
 	Env func(name string) (string, bool)
 	// Set tells whether a setting has a value from elsewhere than the two files; nil: none has.
 	Set func(path []string) bool
+	// Check refuses the new files before they are written; nil: it refuses none.
+	Check func(Files) error
 }
 
 // Seeded is the outcome.

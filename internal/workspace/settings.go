@@ -78,6 +78,24 @@ func (s *Settings) Disable(id string) (bool, error) {
 	return was || added, err
 }
 
+// AddAcked adds a text to a list of [git_plugins.sources]: acked, or acked_plans.
+func (s *Settings) AddAcked(list, text string) error {
+	at := s.config.Root().Get("git_plugins").Get("sources").Get(list)
+	switch {
+	case slices.Contains(texts(at), text):
+		return nil
+	case !at.Exists():
+		return edit(&s.config, doc.Set([]any{text}, "git_plugins", "sources", list))
+	default:
+		return edit(&s.config, doc.Insert(text, "git_plugins", "sources", list, at.Len()))
+	}
+}
+
+// TrustUnverified says that no source needs consent.
+func (s *Settings) TrustUnverified() error {
+	return edit(&s.config, doc.Set(true, "git_plugins", "trust_unverified"))
+}
+
 // Forget takes a plugin out of what is on and what is off, and tells whether it was there.
 func (s *Settings) Forget(id string) (bool, error) {
 	on, err := s.out("enabled", id)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/plugin/pack"
 	"agentenv.internal/agentenv/internal/term"
@@ -34,83 +34,22 @@ looked at stops no other; the exit code is 1 only where the repository itself ca
 	return cmd
 }
 
-// gitPeek is what peek --json prints.
-type gitPeek struct {
-	verb.Format
-	Kind        string       `json:"kind"` // plugin or bundle
-	Source      string       `json:"source_url"`
-	Commit      string       `json:"resolved_sha"`
-	Plugin      *gitPlugin   `json:"plugin"` // null of a bundle
-	ID          string       `json:"id"`
-	Name        string       `json:"name"`
-	Description string       `json:"description"`
-	Verified    string       `json:"verified_against"`
-	Enabled     []string     `json:"enabled"`
-	Members     []peekMember `json:"members"`
-	Config      any          `json:"config"`
-	MCP         any          `json:"mcp"`
-	Secrets     any          `json:"secrets"`
-	Inputs      any          `json:"config_inputs"`
-	Archetype   any          `json:"archetype"`
-	Problems    []string     `json:"problems"`
-}
-
-type peekMember struct {
-	ID      string     `json:"id"`
-	URL     string     `json:"url"`
-	Ref     string     `json:"ref"`
-	Builtin bool       `json:"builtin"`
-	Plugin  *gitPlugin `json:"plugin"` // null of one that comes with the program or can't be looked at
-	Error   *string    `json:"error"`
-}
-
-func encodePeek(k *app.GitPeek) gitPeek {
-	f := k.Item.Fetched
-	out := gitPeek{Format: verb.V1(), Kind: k.Item.Kind.String(), Source: f.Source.String(), Commit: f.Commit, Enabled: []string{}, Members: []peekMember{}, Problems: []string{}}
-	if m := k.Item.Manifest; m != nil {
-		pl := encodeGit(f, f.Ref, m)
-		out.Plugin, out.ID, out.Name, out.Description = &pl, m.ID, m.Name, m.Description
-	}
-	out.Problems = append(out.Problems, k.Item.Warnings...)
-	m := k.Pack
-	if m == nil {
-		return out
-	}
-	out.ID, out.Name, out.Description, out.Verified, out.Enabled = m.ID, m.Name, m.Description, m.VerifiedAgainst, all(m.On())
-	out.Config, out.MCP, out.Secrets, out.Inputs, out.Archetype = m.ConfigNode.Any(), m.ServersNode.Any(), m.SecretsNode.Any(), m.InputsNode.Any(), m.ArchetypeNode.Any()
-	for _, p := range k.Problems {
-		out.Problems = append(out.Problems, p.String())
-	}
-	for _, x := range k.Members {
-		row := peekMember{ID: x.ID, URL: x.URL, Ref: x.Ref, Builtin: x.Builtin}
-		switch {
-		case x.Err != nil:
-			row.Error = text(x.Err.Error())
-		case x.Item != nil && x.Item.Manifest != nil:
-			pl := encodeGit(x.Item.Fetched, x.Item.Fetched.Ref, x.Item.Manifest)
-			pl.Warnings = all(x.Item.Warnings)
-			row.Plugin = &pl
-		case x.Item != nil: // what comes with the program takes its place
-			row.Builtin = true
-		}
-		out.Members = append(out.Members, row)
-	}
-	return out
-}
-
 func peek(ctx context.Context, p *verb.Program, url, ref string, asJSON bool) error {
 	a, err := p.Ready()
 	if err != nil {
 		return err
 	}
-	k, err := a.PeekGit(ctx, url, ref)
+	k, err := a.Git().Look(ctx, url, ref)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = k.Close() }() // the files are let go of; the process ends
-	out := encodePeek(k)
+	out := gitplugins.ViewPeek(k)
 	if asJSON {
-		return p.Streams.JSON(out)
+		return p.Streams.JSON(struct {
+			verb.Format
+			gitplugins.PeekView
+		}{verb.V1(), out})
 	}
 	s := p.Streams
 	if k.Item.Superseded != "" {
@@ -128,7 +67,7 @@ func peek(ctx context.Context, p *verb.Program, url, ref string, asJSON bool) er
 		gitParts(line, out.Plugin.Contributes)
 	}
 	for _, m := range out.Members {
-		s.Printf("  %s\n", term.Clean(m.words()))
+		s.Printf("  %s\n", term.Clean(memberWords(m)))
 	}
 	if k.Pack != nil {
 		line("verified against", out.Verified)
@@ -158,7 +97,7 @@ func tellAsks(line func(string, ...string), m *pack.Manifest) {
 	line("secrets that it wants", secrets...)
 }
 
-func (m peekMember) words() string {
+func memberWords(m gitplugins.MemberView) string {
 	ref := ""
 	if m.Ref != "" {
 		ref = " at " + m.Ref
@@ -193,7 +132,7 @@ func verifyBundle(ctx context.Context, p *verb.Program, dir string, asJSON bool)
 	if err != nil {
 		return err
 	}
-	k, wrong, err := a.VerifyPack(ctx, dir)
+	k, wrong, err := a.Git().VerifyBundle(ctx, dir)
 	if err != nil {
 		return err
 	}
@@ -256,7 +195,7 @@ func bump(ctx context.Context, p *verb.Program, dir string, dry, asJSON bool) er
 	if err != nil {
 		return err
 	}
-	pins, err := a.BumpPins(ctx, dir, dry)
+	pins, err := a.Git().BumpPins(ctx, dir, dry)
 	if err != nil {
 		return err
 	}
@@ -370,7 +309,7 @@ func scaffold(p *verb.Program, dir, id string, files map[string]string, asJSON b
 	if dir == "" {
 		dir = id
 	}
-	if err := a.Scaffold(dir, files); err != nil {
+	if err := a.Git().Scaffold(dir, files); err != nil {
 		return err
 	}
 	if asJSON {

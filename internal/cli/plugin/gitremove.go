@@ -8,6 +8,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/term"
 )
 
@@ -22,7 +23,7 @@ func gitVerbs(p *verb.Program) []*cobra.Command {
 // completeGit offers what is installed from git: plugins, or plugin bundles.
 func completeGit(p *verb.Program, bundles bool) cobra.CompletionFunc {
 	return p.Complete(func(ctx context.Context, a *app.App, _ string) ([]cobra.Completion, error) {
-		all, _, err := a.GitPlugins(ctx)
+		all, _, err := a.Git().List(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -64,7 +65,7 @@ func turn(ctx context.Context, p *verb.Program, id string, on, asJSON bool) erro
 	if err != nil {
 		return err
 	}
-	changed, err := a.GitSwitch(ctx, id, on)
+	changed, err := a.Git().Switch(ctx, id, on)
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ other workspace uses are removed.`,
 			if err != nil {
 				return err
 			}
-			out, err := a.UninstallGit(cmd.Context(), args[0], purge)
+			out, err := a.Git().Uninstall(cmd.Context(), args[0], purge)
 			if err != nil {
 				return err
 			}
@@ -128,7 +129,7 @@ Settings and secrets stay unless --purge is said; then the MCP servers that the 
 			if err != nil {
 				return err
 			}
-			out, err := a.UninstallBundle(cmd.Context(), args[0], purge)
+			out, err := a.Git().UninstallBundle(cmd.Context(), args[0], purge)
 			if err != nil {
 				return err
 			}
@@ -151,7 +152,7 @@ type removed struct {
 }
 
 // tellRemoval prints what uninstalling did.
-func tellRemoval(p *verb.Program, r *app.GitRemoval, bundle, purge, asJSON bool) error {
+func tellRemoval(p *verb.Program, r *gitplugins.Removal, bundle, purge, asJSON bool) error {
 	if asJSON {
 		one := removed{verb.V1(), r.ID, all(r.Removed), purge, all(r.DepsLeft), all(r.Warnings)}
 		if !bundle {

@@ -6,9 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
-	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/term"
 )
 
@@ -27,50 +26,30 @@ has moved, a release's tag (v1.2.3) where a newer release is there. What is pinn
 	return cmd
 }
 
-// gitUpdate is a row as outdated prints it.
-type gitUpdate struct {
-	ID         string  `json:"id"`
-	Kind       string  `json:"kind"` // plugin or bundle
-	Source     string  `json:"source_url"`
-	Ref        string  `json:"requested_ref"`
-	Current    string  `json:"current_sha"`
-	Latest     string  `json:"latest_sha"`
-	LatestRef  string  `json:"latest_ref"`
-	Behind     bool    `json:"behind"`
-	Pinned     bool    `json:"pinned"`
-	Superseded bool    `json:"superseded"`
-	Error      *string `json:"error"`
-}
-
 func outdated(ctx context.Context, p *verb.Program, asJSON bool) error {
 	a, err := p.Ready()
 	if err != nil {
 		return err
 	}
-	all, err := a.GitOutdated(ctx)
+	all, err := a.Git().Outdated(ctx)
 	if err != nil {
 		return err
 	}
 	failed := false
-	rows := []gitUpdate{}
+	rows := []gitplugins.UpdateView{}
 	for _, u := range all {
-		r := gitUpdate{u.ID, "plugin", u.Row.SourceURL, u.Row.RequestedRef, u.Row.ResolvedSHA, u.Latest, u.LatestRef, u.Behind, u.Pinned, u.Superseded, nil}
-		if u.Bundle {
-			r.Kind = "bundle"
-		}
-		if u.Err != nil {
-			r.Error, failed = text(u.Err.Error()), true
-		}
+		r := gitplugins.ViewUpdate(u)
+		failed = failed || r.Error != nil
 		rows = append(rows, r)
 	}
 	if asJSON {
 		err = p.Streams.JSON(struct {
 			verb.Format
-			Plugins []gitUpdate `json:"plugins"`
+			Plugins []gitplugins.UpdateView `json:"plugins"`
 		}{verb.V1(), rows})
 	} else {
 		for _, r := range rows {
-			p.Streams.Printf("%s: %s\n", term.Clean(r.ID), term.Clean(r.words()))
+			p.Streams.Printf("%s: %s\n", term.Clean(r.ID), term.Clean(updateWords(r)))
 		}
 		if len(rows) == 0 {
 			p.Streams.Println("Nothing is installed from git.")
@@ -82,7 +61,7 @@ func outdated(ctx context.Context, p *verb.Program, asJSON bool) error {
 	return err
 }
 
-func (r gitUpdate) words() string {
+func updateWords(r gitplugins.UpdateView) string {
 	verbs := map[string]string{"plugin": "update", "bundle": "update-bundle"}[r.Kind]
 	switch {
 	case r.Error != nil:
@@ -118,7 +97,7 @@ tag (v1.2.3) moves to that of the newest release. Who installed it, its settings
 			if err != nil {
 				return err
 			}
-			done, err := a.UpdateGit(cmd.Context(), args[0], latest, dry)
+			done, err := a.Git().Update(cmd.Context(), args[0], latest, dry)
 			if err != nil {
 				return err
 			}
@@ -134,7 +113,7 @@ tag (v1.2.3) moves to that of the newest release. Who installed it, its settings
 
 func newUpdateBundle(p *verb.Program) *cobra.Command {
 	var asJSON *bool
-	var u app.BundleUpdate
+	var u gitplugins.BundleUpdate
 	cmd := &cobra.Command{
 		Use:   "update-bundle ID",
 		Short: "Bring a plugin bundle and its plugins to what it names now",
@@ -157,25 +136,26 @@ release's tag (v1.2.3) of the bundle moves to that of the newest release, and th
 	return cmd
 }
 
-func updateBundle(ctx context.Context, p *verb.Program, u app.BundleUpdate, asJSON bool) error {
+func updateBundle(ctx context.Context, p *verb.Program, u gitplugins.BundleUpdate, asJSON bool) error {
 	a, err := p.Ready()
 	if err != nil {
 		return err
 	}
-	done, err := a.UpdateBundle(ctx, u)
+	done, err := a.Git().UpdateBundle(ctx, u)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = done.Close() }() // the files are let go of; the process ends
 	if asJSON {
 		return p.Streams.JSON(struct {
-			gitInstalled
+			verb.Format
+			gitplugins.InstalledView
 			Retired []string `json:"removed_members"`
 			Kept    []string `json:"kept"`
 			Missing []string `json:"skipped_missing"`
-		}{encodeInstalled(&done.GitInstalled, u.DryRun), all(done.Retired.Members), all(done.Retired.Kept), all(done.Retired.Missing)})
+		}{verb.V1(), gitplugins.ViewInstalled(&done.Installed, u.DryRun), all(done.Retired.Members), all(done.Retired.Kept), all(done.Retired.Missing)})
 	}
-	if err := tellInstall(p, &done.GitInstalled, u.DryRun, false); err != nil {
+	if err := tellInstall(p, &done.Installed, u.DryRun, false); err != nil {
 		return err
 	}
 	for _, id := range done.Retired.Members {
@@ -187,26 +167,14 @@ func updateBundle(ctx context.Context, p *verb.Program, u app.BundleUpdate, asJS
 	return nil
 }
 
-// encodeInstalled is an install, or what it would do, as JSON says it.
-func encodeInstalled(done *app.GitInstalled, dry bool) gitInstalled {
-	out := gitInstalled{Format: verb.V1(), DryRun: dry, Bundle: encodeBundle(done.Pack), Plugins: []gitPlugin{}, Warnings: all(done.Warnings)}
-	for _, i := range done.Plan.Items {
-		if i.Manifest == nil {
-			continue
-		}
-		pl := encodeGit(i.Fetched, i.Want.Ref, i.Manifest)
-		pl.Outcome, pl.UpToDate = i.Outcome, i.Outcome == git.Unchanged
-		pl.Warnings = all(i.Warnings)
-		out.Plugins = append(out.Plugins, pl)
-	}
-	return out
-}
-
 // tellInstall prints what an install or an update did.
-func tellInstall(p *verb.Program, done *app.GitInstalled, dry, asJSON bool) error {
-	out := encodeInstalled(done, dry)
+func tellInstall(p *verb.Program, done *gitplugins.Installed, dry, asJSON bool) error {
+	out := gitplugins.ViewInstalled(done, dry)
 	if asJSON {
-		return p.Streams.JSON(out)
+		return p.Streams.JSON(struct {
+			verb.Format
+			gitplugins.InstalledView
+		}{verb.V1(), out})
 	}
 	for _, pl := range out.Plugins {
 		tellGit(p.Streams, pl, dry)

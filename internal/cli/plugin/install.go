@@ -9,17 +9,16 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/git"
-	"agentenv.internal/agentenv/internal/plugin/pack"
 	"agentenv.internal/agentenv/internal/term"
 )
 
 func newInstall(p *verb.Program) *cobra.Command {
 	var asJSON *bool
-	var o app.GitInstall
+	var o gitplugins.Request
 	cmd := &cobra.Command{
 		Use:   "install URL",
 		Short: "Install a git plugin, or a plugin bundle, into the workspace",
@@ -42,129 +41,13 @@ Installing fetches files and nothing else: no code of a plugin runs, what it req
 	return cmd
 }
 
-// gitInstalled is what install --json prints.
-type gitInstalled struct {
-	verb.Format
-	DryRun   bool        `json:"dry_run"`
-	Bundle   *gitBundle  `json:"bundle"` // null for a plugin alone
-	Plugins  []gitPlugin `json:"plugins"`
-	Warnings []string    `json:"warnings"`
-}
-
-// gitBundle is a plugin bundle as install prints it.
-type gitBundle struct {
-	ID             string   `json:"id"`
-	Name           string   `json:"name"`
-	Description    string   `json:"description"`
-	Source         string   `json:"source_url"`
-	Commit         string   `json:"resolved_sha"`
-	Installed      []string `json:"installed"`
-	Builtin        []string `json:"skipped_builtin"`
-	MissingBuiltin []string `json:"missing_builtin"`
-	Superseded     []string `json:"skipped_superseded"`
-	Enabled        []string `json:"enabled"` // suggested: nothing is enabled
-	Config         any      `json:"config"`  // suggested: nothing is written
-}
-
-func encodeBundle(k *pack.Pack) *gitBundle {
-	if k == nil {
-		return nil
-	}
-	row, m := k.Row("", "", nil), k.Manifest
-	out := &gitBundle{
-		row.ID, row.Name, m.Description, row.SourceURL, row.ResolvedSHA, all(row.Plugins), []string{}, all(row.MissingBuiltin), all(row.Superseded), all(m.On()), m.ConfigNode.Any(),
-	}
-	for _, x := range m.Members {
-		if x.Builtin && !slices.Contains(row.MissingBuiltin, x.ID) {
-			out.Builtin = append(out.Builtin, x.ID)
-		}
-	}
-	return out
-}
-
-// gitPlugin is one plugin as install and show print it.
-type gitPlugin struct {
-	ID           string         `json:"id"`
-	Outcome      git.Outcome    `json:"outcome,omitempty"`
-	Name         string         `json:"name"`
-	Version      string         `json:"version"`
-	Description  string         `json:"description"`
-	Source       string         `json:"source_url"`
-	Ref          string         `json:"requested_ref"`
-	Commit       string         `json:"resolved_sha"`
-	Tree         string         `json:"tree_sha256"`
-	Fetch        string         `json:"fetch"`
-	Manifest     string         `json:"manifest"`
-	Repository   string         `json:"repository"`
-	Homepage     string         `json:"homepage"`
-	Capabilities any            `json:"capabilities"`
-	RequiresEnv  []string       `json:"requires_env"`
-	Packages     []string       `json:"requires_pip"`
-	Optional     []string       `json:"optional_pip"`
-	MinVersion   string         `json:"min_version"`
-	Contributes  gitContributes `json:"contributes"`
-	Warnings     []string       `json:"warnings"`
-	UpToDate     bool           `json:"up_to_date"`
-}
-
-type gitContributes struct {
-	Command   []string  `json:"command"`
-	Types     []gitType `json:"types"` // that the program serves
-	MCP       int       `json:"mcp_servers"`
-	Skills    []string  `json:"skills"`
-	Workflows []string  `json:"workflows"`
-	Bundles   []string  `json:"bundles"`
-	Views     []string  `json:"views"`
-	Secrets   []string  `json:"secrets"`
-	Settings  []string  `json:"settings"`
-	// Python is what only protoAgent loads, into its own process: it is listed and does nothing here.
-	Python []string `json:"python_not_loaded"`
-}
-
-// gitType is a type as packages' contributions are named.
-type gitType struct {
-	Group string `json:"group"`
-	Name  string `json:"name"`
-}
-
-func encodeGit(fetched git.Fetched, ref string, m *git.Manifest) gitPlugin {
-	out := gitPlugin{
-		ID: m.ID, Name: m.Name, Version: m.Version, Description: m.Description, Source: fetched.Source.String(), Ref: ref, Commit: fetched.Commit, Tree: fetched.Tree,
-		Fetch: fetched.By, Manifest: m.File, Repository: m.Repository, Homepage: m.Homepage, Capabilities: m.Capabilities.Any(), RequiresEnv: all(m.RequiresEnv),
-		Packages: []string{}, Optional: []string{}, MinVersion: m.MinVersion, Warnings: []string{},
-		Contributes: gitContributes{
-			Command: all(m.Command), Types: []gitType{}, MCP: m.MCP.Len(), Skills: all(m.Skills), Workflows: all(m.Workflows), Bundles: all(m.Bundles), Views: []string{}, Secrets: all(m.Secrets),
-			Settings: []string{}, Python: all(m.Python),
-		},
-	}
-	for _, r := range m.Requires {
-		if r.Optional {
-			out.Optional = append(out.Optional, r.Spec)
-		} else {
-			out.Packages = append(out.Packages, r.Spec)
-		}
-	}
-	for _, t := range m.Types {
-		out.Contributes.Types = append(out.Contributes.Types, gitType{t.Group, t.Name})
-	}
-	for _, v := range m.Views {
-		out.Contributes.Views = append(out.Contributes.Views, v.ID)
-	}
-	for _, s := range m.Settings {
-		out.Contributes.Settings = append(out.Contributes.Settings, s.Key)
-	}
-	return out
-}
-
-func all(s []string) []string { return append([]string{}, s...) }
-
-func install(ctx context.Context, p *verb.Program, o app.GitInstall, asJSON bool) error {
+func install(ctx context.Context, p *verb.Program, o gitplugins.Request, asJSON bool) error {
 	a, err := p.Ready()
 	if err != nil {
 		return err
 	}
 	o.By = "cli"
-	done, err := a.InstallGit(ctx, o)
+	done, err := a.Git().Install(ctx, o)
 	if err != nil {
 		return err
 	}
@@ -173,7 +56,7 @@ func install(ctx context.Context, p *verb.Program, o app.GitInstall, asJSON bool
 }
 
 // tellBundle prints what a bundle suggests.
-func tellBundle(s *term.Streams, b *gitBundle, config doc.Node) {
+func tellBundle(s *term.Streams, b *gitplugins.BundleView, config doc.Node) {
 	s.Printf("Bundle %s (%s) from %s\n", b.ID, short(b.Commit), term.Clean(b.Source))
 	if len(b.Builtin) > 0 {
 		s.Printf("  comes with agent-env: %s\n", term.Clean(strings.Join(b.Builtin, ", ")))
@@ -189,7 +72,7 @@ func tellBundle(s *term.Streams, b *gitBundle, config doc.Node) {
 }
 
 // tellGit prints one plugin of an install.
-func tellGit(s *term.Streams, pl gitPlugin, dry bool) {
+func tellGit(s *term.Streams, pl gitplugins.PluginView, dry bool) {
 	word := map[git.Outcome]string{git.Added: "Installed", git.Updated: "Updated", git.Unchanged: "Up to date:"}[pl.Outcome]
 	if dry {
 		word = map[git.Outcome]string{git.Added: "Would install", git.Updated: "Would update", git.Unchanged: "Up to date:"}[pl.Outcome]
@@ -219,7 +102,7 @@ func liner(s *term.Streams) func(name string, values ...string) {
 	}
 }
 
-func gitParts(line func(string, ...string), c gitContributes) {
+func gitParts(line func(string, ...string), c gitplugins.Contributes) {
 	line("program", strings.Join(c.Command, " "))
 	names := make([]string, len(c.Types))
 	for i, t := range c.Types {
@@ -271,32 +154,6 @@ func newVerify(p *verb.Program) *cobra.Command {
 	return cmd
 }
 
-// gitRow is a row of the lock as sync, verify and list print it.
-type gitRow struct {
-	ID      string    `json:"id"`
-	Kind    string    `json:"kind"` // plugin or bundle
-	State   git.State `json:"state"`
-	Error   *string   `json:"error"`
-	Enabled bool      `json:"enabled"`
-	Source  string    `json:"source_url"`
-	Ref     string    `json:"requested_ref"`
-	Commit  string    `json:"resolved_sha"`
-	Tree    string    `json:"tree_sha256"`
-	By      string    `json:"by"`
-	At      string    `json:"installed_at"`
-}
-
-func encodeRow(s git.Standing, enabled bool) gitRow {
-	out := gitRow{s.ID, "plugin", s.State, nil, enabled, s.Row.SourceURL, s.Row.RequestedRef, s.Row.ResolvedSHA, s.Row.TreeSHA256, s.Row.By, s.Row.InstalledAt}
-	if s.Bundle {
-		out.Kind = "bundle"
-	}
-	if s.Err != nil {
-		out.Error = text(s.Err.Error())
-	}
-	return out
-}
-
 // bad tells a state in which a plugin isn't what the lock says.
 func bad(s git.State) bool { return s == git.Missing || s == git.Modified || s == git.Failed }
 
@@ -306,7 +163,7 @@ func stand(ctx context.Context, p *verb.Program, asJSON bool, do func(*git.Store
 	if err != nil {
 		return err
 	}
-	s, err := a.GitStore(ctx)
+	s, err := a.Git().Store(ctx)
 	if err != nil {
 		return err
 	}
@@ -315,9 +172,9 @@ func stand(ctx context.Context, p *verb.Program, asJSON bool, do func(*git.Store
 		return err
 	}
 	failed := false
-	rows := []gitRow{}
+	rows := []gitplugins.RowView{}
 	for _, st := range all {
-		rows = append(rows, encodeRow(st, false))
+		rows = append(rows, gitplugins.ViewRow(st, false))
 		failed = failed || bad(st.State)
 	}
 	if asJSON {
@@ -353,7 +210,7 @@ type rowState struct {
 	Tree   string    `json:"tree_sha256"`
 }
 
-func states(rows []gitRow) []rowState {
+func states(rows []gitplugins.RowView) []rowState {
 	out := []rowState{}
 	for _, r := range rows {
 		out = append(out, rowState{r.ID, r.Kind, r.State, r.Error, r.Commit, r.Tree})

@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/term"
 	"agentenv.internal/agentenv/internal/workspace/folder"
@@ -41,7 +41,7 @@ func list(ctx context.Context, p *verb.Program, cmd *cobra.Command, load, asJSON
 	if err != nil {
 		return err
 	}
-	fromGit, warnings, err := a.GitPlugins(ctx)
+	fromGit, warnings, err := a.Git().List(ctx)
 	switch {
 	case errors.Is(err, git.ErrLock):
 		return err
@@ -49,9 +49,9 @@ func list(ctx context.Context, p *verb.Program, cmd *cobra.Command, load, asJSON
 		warnings = append(warnings, err.Error())
 	}
 	if asJSON {
-		out := listed{report: encode(a, r), Git: []gitRow{}, GitWarnings: all(warnings)}
+		out := listed{report: encode(a, r), Git: []gitplugins.RowView{}, GitWarnings: all(warnings)}
 		for _, g := range fromGit {
-			out.Git = append(out.Git, encodeRow(g.Standing, g.Enabled))
+			out.Git = append(out.Git, gitplugins.ViewRow(g.Standing, g.Enabled))
 		}
 		return p.Streams.JSON(out)
 	}
@@ -80,12 +80,12 @@ func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys
 // listed is what list --json prints.
 type listed struct {
 	report
-	Git         []gitRow `json:"git_plugins"`
-	GitWarnings []string `json:"git_warnings"` // rows of the lock that can't be meant
+	Git         []gitplugins.RowView `json:"git_plugins"`
+	GitWarnings []string             `json:"git_warnings"` // rows of the lock that can't be meant
 }
 
 // gitTable prints the workspace's git plugins.
-func gitTable(s *term.Streams, rows []app.GitPlugin) error {
+func gitTable(s *term.Streams, rows []gitplugins.Listed) error {
 	if len(rows) == 0 {
 		return nil
 	}

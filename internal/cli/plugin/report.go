@@ -200,3 +200,5 @@ func state(c dist.Contribution) string {
 	}
 	return term.Clean(out)
 }
+
+func all(s []string) []string { return append([]string{}, s...) }

@@ -12,6 +12,7 @@ import (
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/term"
@@ -47,7 +48,7 @@ const noEffect = "none: plugins run in processes of their own"
 
 func show(ctx context.Context, p *verb.Program, cmd *cobra.Command, name string, load, asJSON bool) error {
 	if a, err := p.App(); err == nil {
-		g, err := a.GitPluginShow(ctx, name)
+		g, err := a.Git().Show(ctx, name)
 		if err != nil && !errors.Is(err, folder.ErrNone) {
 			return err
 		}
@@ -128,14 +129,14 @@ func core(ctx context.Context, a *app.App, pl dist.Plugin) (string, error) {
 // shownGit is what --json prints of a git plugin.
 type shownGit struct {
 	verb.Format
-	Row      gitRow     `json:"row"`
-	Plugin   *gitPlugin `json:"plugin"` // null where its files are missing, or its manifest can't be used
-	Problems []string   `json:"problems"`
+	Row      gitplugins.RowView     `json:"row"`
+	Plugin   *gitplugins.PluginView `json:"plugin"` // null where its files are missing, or its manifest can't be used
+	Problems []string               `json:"problems"`
 }
 
 // showGit shows a git plugin.
-func showGit(p *verb.Program, g *app.GitShown, asJSON bool) error {
-	out := shownGit{verb.V1(), encodeRow(g.Standing, g.Enabled), nil, []string{}}
+func showGit(p *verb.Program, g *gitplugins.Shown, asJSON bool) error {
+	out := shownGit{verb.V1(), gitplugins.ViewRow(g.Standing, g.Enabled), nil, []string{}}
 	for _, pr := range g.Problems {
 		out.Problems = append(out.Problems, pr.String())
 	}
@@ -144,7 +145,7 @@ func showGit(p *verb.Program, g *app.GitShown, asJSON bool) error {
 		if err != nil {
 			return err
 		}
-		pl := encodeGit(git.Fetched{Source: src, Commit: g.Row.ResolvedSHA, Tree: g.Row.TreeSHA256, By: g.Row.Fetch}, g.Row.RequestedRef, g.Manifest)
+		pl := gitplugins.ViewPlugin(git.Fetched{Source: src, Commit: g.Row.ResolvedSHA, Tree: g.Row.TreeSHA256, By: g.Row.Fetch}, g.Row.RequestedRef, g.Manifest)
 		out.Plugin = &pl
 	}
 	if asJSON {

@@ -1,4 +1,4 @@
-package app
+package gitplugins
 
 import (
 	"context"
@@ -16,45 +16,31 @@ import (
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/plugin/pack"
-	"agentenv.internal/agentenv/internal/workspace/folder"
 )
 
-// gitLooker is a store that fetches and looks, for whom no workspace is needed: nothing of it changes a lock.
-func (a *App) gitLooker(ctx context.Context) (*git.Store, error) {
-	s, err := a.GitStore(ctx)
-	if !errors.Is(err, folder.ErrNone) {
-		return s, err
-	}
-	policy, err := a.GitPolicy(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return a.gitStore(folder.At(a.opt.Dir), policy), nil
-}
-
-// GitPeek is what a repository holds. Its files are held until Close.
-type GitPeek struct {
+// Peek is what a repository holds. Its files are held until Close.
+type Peek struct {
 	Item     *git.Item
 	Pack     *pack.Manifest // of a plugin bundle; nil of a plugin
-	Members  []GitPeeked    // of a plugin bundle, in file order
+	Members  []Peeked       // of a plugin bundle, in file order
 	Problems diag.List      // of the bundle's manifest
 	items    git.Items
 }
 
-// GitPeeked is a member of a plugin bundle, looked at.
-type GitPeeked struct {
+// Peeked is a member of a plugin bundle, looked at.
+type Peeked struct {
 	pack.Member
 	Item *git.Item // nil of one that comes with the program, or can't be looked at
 	Err  error
 }
 
 // Close lets go of the files.
-func (p *GitPeek) Close() error { return p.items.Close() }
+func (p *Peek) Close() error { return p.items.Close() }
 
-// PeekGit looks at what a repository holds, and at the members that a plugin bundle names. Nothing of a workspace changes, and a member that can't
+// Look looks at what a repository holds, and at the members that a plugin bundle names. Nothing of a workspace changes, and a member that can't
 // be looked at stops no other.
-func (a *App) PeekGit(ctx context.Context, url, ref string) (_ *GitPeek, err error) {
-	s, err := a.gitLooker(ctx)
+func (p *Plugins) Look(ctx context.Context, url, ref string) (_ *Peek, err error) {
+	s, err := p.looker(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -62,9 +48,9 @@ func (a *App) PeekGit(ctx context.Context, url, ref string) (_ *GitPeek, err err
 	if err != nil {
 		return nil, err
 	}
-	out := &GitPeek{Item: items[0], items: items}
+	out := &Peek{Item: items[0], items: items}
 	if out.Item.Kind == git.Bundle {
-		err = a.peekPack(ctx, s, out)
+		err = p.peekPack(ctx, s, out)
 	}
 	if err != nil {
 		return nil, errors.Join(err, out.Close())
@@ -73,7 +59,7 @@ func (a *App) PeekGit(ctx context.Context, url, ref string) (_ *GitPeek, err err
 }
 
 // peekPack reads a bundle's manifest and looks at its members, some at a time.
-func (a *App) peekPack(ctx context.Context, s *git.Store, out *GitPeek) error {
+func (p *Plugins) peekPack(ctx context.Context, s *git.Store, out *Peek) error {
 	var err error
 	if out.Pack, out.Problems, err = pack.Read(os.DirFS(out.Item.Fetched.Dir)); err != nil {
 		return err
@@ -88,12 +74,12 @@ func (a *App) peekPack(ctx context.Context, s *git.Store, out *GitPeek) error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	slots := make(chan struct{}, 4)
-	out.Members = make([]GitPeeked, len(out.Pack.Members))
+	out.Members = make([]Peeked, len(out.Pack.Members))
 	for i, m := range out.Pack.Members {
 		out.Members[i].Member = m
 		w, ok := wants[m.ID]
 		if !ok {
-			if !slices.Contains(a.gitBuiltinIDs(), m.ID) {
+			if !slices.Contains(p.builtins(), m.ID) {
 				out.Members[i].Err = errors.New("it is said to come with the program, and doesn't come with this one")
 			}
 			continue
@@ -116,14 +102,14 @@ func (a *App) peekPack(ctx context.Context, s *git.Store, out *GitPeek) error {
 	return ctx.Err()
 }
 
-// VerifyPack looks at the plugin bundle in a folder as an install would: its manifest, and its members at the refs that it pins. It answers what it
+// VerifyBundle looks at the plugin bundle in a folder as an install would: its manifest, and its members at the refs that it pins. It answers what it
 // saw, and what is wrong with each member and with the bundle ("").
-func (a *App) VerifyPack(ctx context.Context, dir string) (_ *GitPeek, wrong map[string][]string, err error) {
-	s, err := a.gitLooker(ctx)
+func (p *Plugins) VerifyBundle(ctx context.Context, dir string) (_ *Peek, wrong map[string][]string, err error) {
+	s, err := p.looker(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	dir = a.abs(dir)
+	dir = p.abs(dir)
 	src, err := git.ParseSource(dir)
 	if err != nil {
 		return nil, nil, err
@@ -135,8 +121,8 @@ func (a *App) VerifyPack(ctx context.Context, dir string) (_ *GitPeek, wrong map
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: %w", dir, err)
 	}
-	out := &GitPeek{Item: &git.Item{Kind: git.Bundle, Fetched: git.Fetched{Source: src, Dir: dir}}}
-	if err := a.peekPack(ctx, s, out); err != nil {
+	out := &Peek{Item: &git.Item{Kind: git.Bundle, Fetched: git.Fetched{Source: src, Dir: dir}}}
+	if err := p.peekPack(ctx, s, out); err != nil {
 		return nil, nil, errors.Join(err, out.Close())
 	}
 	wrong = map[string][]string{}
@@ -144,7 +130,7 @@ func (a *App) VerifyPack(ctx context.Context, dir string) (_ *GitPeek, wrong map
 		wrong[""] = append(wrong[""], p.String())
 	}
 	for _, id := range out.Pack.On() {
-		if out.Pack.Member(id) == nil && !slices.Contains(a.gitBuiltinIDs(), id) {
+		if out.Pack.Member(id) == nil && !slices.Contains(p.builtins(), id) {
 			wrong[""] = append(wrong[""], fmt.Sprintf("%s: enabled names %s, which is no member", out.Pack.File, diag.Repr(id)))
 		}
 	}
@@ -183,12 +169,12 @@ type Pin struct {
 
 // BumpPins rewrites the releases' tags that a plugin bundle in a folder pins to those of the newest releases; all else of the file stays. One whose
 // source doesn't answer stays as it is.
-func (a *App) BumpPins(ctx context.Context, dir string, dry bool) ([]Pin, error) {
-	s, err := a.gitLooker(ctx)
+func (p *Plugins) BumpPins(ctx context.Context, dir string, dry bool) ([]Pin, error) {
+	s, err := p.looker(ctx)
 	if err != nil {
 		return nil, err
 	}
-	dir = a.abs(dir)
+	dir = p.abs(dir)
 	m, l, err := pack.Read(os.DirFS(dir))
 	if err == nil {
 		err = l.Err()
@@ -242,8 +228,8 @@ func (a *App) BumpPins(ctx context.Context, dir string, dry bool) ([]Pin, error)
 }
 
 // Scaffold writes the files of a new plugin or plugin bundle into a folder that isn't there yet.
-func (a *App) Scaffold(dir string, files map[string]string) error {
-	dir = a.abs(dir)
+func (p *Plugins) Scaffold(dir string, files map[string]string) error {
+	dir = p.abs(dir)
 	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf("%s is there already; choose another name or --dir", dir)
 	} else if err != nil {

@@ -1,31 +1,33 @@
-package app
+package gitplugins
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/plugin/pack"
+	"agentenv.internal/agentenv/internal/workspace"
 	"agentenv.internal/agentenv/internal/workspace/folder"
 )
 
-// GitOutdated asks what the sources of all git plugins and plugin bundles of the workspace here have now.
-func (a *App) GitOutdated(ctx context.Context) ([]git.Update, error) {
-	s, err := a.GitStore(ctx)
+// Outdated asks what the sources of all git plugins and plugin bundles of the workspace here have now.
+func (p *Plugins) Outdated(ctx context.Context) ([]git.Update, error) {
+	s, err := p.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return s.Outdated(ctx)
 }
 
-// UpdateGit brings a git plugin of the workspace here to what its ref means now; with latest a release's tag moves to that of the newest release.
+// Update brings a git plugin of the workspace here to what its ref means now; with latest a release's tag moves to that of the newest release.
 // Who installed it stays, and so does whether it is on.
-func (a *App) UpdateGit(ctx context.Context, id string, latest, dry bool) (*GitInstalled, error) {
-	s, err := a.GitStore(ctx)
+func (p *Plugins) Update(ctx context.Context, id string, latest, dry bool) (*Installed, error) {
+	s, err := p.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +44,10 @@ func (a *App) UpdateGit(ctx context.Context, id string, latest, dry bool) (*GitI
 	}
 	w := git.Want{URL: row.SourceURL, Ref: row.RequestedRef, By: row.By, Declared: id, DeclaredRef: row.DeclaredRef}
 	if latest {
-		if w.Ref, err = a.newest(ctx, s, row.SourceURL, row.RequestedRef); err != nil {
+		if w.Ref, err = p.newest(ctx, s, row.SourceURL, row.RequestedRef); err != nil {
 			return nil, err
 		}
-		if w.Ref != row.RequestedRef && row.By != "cli" && w.DeclaredRef == "" {
+		if w.Ref != row.RequestedRef && strings.HasPrefix(row.By, "bundle:") && w.DeclaredRef == "" {
 			w.DeclaredRef = row.RequestedRef
 		}
 	}
@@ -53,23 +55,28 @@ func (a *App) UpdateGit(ctx context.Context, id string, latest, dry bool) (*GitI
 	if err != nil {
 		return nil, err
 	}
-	out := &GitInstalled{items: items}
+	out := &Installed{items: items}
 	if git.IsPinned(w.Ref) {
 		out.Warnings = append(out.Warnings, fmt.Sprintf("%s is pinned to the commit %s; agent-env plugin install with another --ref moves it", id, w.Ref))
 	}
-	if err := a.update(ctx, s, *row, dry, out); err != nil {
+	if err := p.update(ctx, s, *row, dry, out); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
 	return out, nil
 }
 
 // update applies what was fetched to the row that it was fetched for.
-func (a *App) update(ctx context.Context, s *git.Store, row git.Row, dry bool, out *GitInstalled) (err error) {
+func (p *Plugins) update(ctx context.Context, s *git.Store, row git.Row, dry bool, out *Installed) (err error) {
 	if out.items[0].Kind != git.Plugin {
 		return fmt.Errorf("%s is a plugin bundle now and no plugin any more; uninstall %s and install the bundle", out.items[0].Fetched.Source, row.ID)
 	}
 	if out.Plan, err = s.Plan(ctx, out.items, false); err != nil || dry {
 		return err
+	}
+	if changes(out.Plan) {
+		if err := p.consented(ctx, s.Policy(), pluginPlan(out.Plan)); err != nil {
+			return err
+		}
 	}
 	out.Plan, err = s.Apply(ctx, out.Plan, func(_ *folder.Tx, l *git.Lock) error {
 		now := l.Plugin(row.ID)
@@ -84,8 +91,13 @@ func (a *App) update(ctx context.Context, s *git.Store, row git.Row, dry bool, o
 	return err
 }
 
+// changes tells whether a plan changes any files.
+func changes(g *git.Plan) bool {
+	return slices.ContainsFunc(g.Items, func(i git.Planned) bool { return i.Outcome == git.Added || i.Outcome == git.Updated })
+}
+
 // newest is the newest release's tag of a source where ref is a release's, else ref.
-func (a *App) newest(ctx context.Context, s *git.Store, url, ref string) (string, error) {
+func (p *Plugins) newest(ctx context.Context, s *git.Store, url, ref string) (string, error) {
 	src, err := git.ParseSource(url)
 	if err != nil {
 		return "", err
@@ -98,20 +110,23 @@ type BundleUpdate struct {
 	ID     string
 	Ref    string // take this ref; "" keeps the one that was asked for
 	Latest bool   // a release's tag moves to the newest release's, and members' to that of the newest compatible one
+	Newest bool   // a release's tag moves to the newest release's; members are what that one pins
 	Force  bool   // replace members that came from elsewhere
 	DryRun bool
+	// Activate turns on what is new and seeds what it gives; nil only fetches. What was turned off, or taken away, stays so.
+	Activate *Activation
 }
 
-// GitBundleUpdated is what updating a plugin bundle did. Its files are held until Close.
-type GitBundleUpdated struct {
-	GitInstalled
-	Retired GitRemoval // what the bundle doesn't name any more
+// BundleUpdated is what updating a plugin bundle did. Its files are held until Close.
+type BundleUpdated struct {
+	Installed
+	Retired Removal // what the bundle doesn't name any more
 }
 
 // UpdateBundle installs what a plugin bundle of the workspace here holds now, and removes the plugins that it names no more and that are its own:
-// one transaction. Nothing is enabled, and what was turned off stays off.
-func (a *App) UpdateBundle(ctx context.Context, u BundleUpdate) (*GitBundleUpdated, error) {
-	s, err := a.GitStore(ctx)
+// one transaction.
+func (p *Plugins) UpdateBundle(ctx context.Context, u BundleUpdate) (*BundleUpdated, error) {
+	s, err := p.Store(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -129,8 +144,8 @@ func (a *App) UpdateBundle(ctx context.Context, u BundleUpdate) (*GitBundleUpdat
 	w := git.Want{URL: row.SourceURL, Ref: row.RequestedRef, By: row.By}
 	if u.Ref != "" {
 		w.Ref = u.Ref
-	} else if u.Latest {
-		if w.Ref, err = a.newest(ctx, s, w.URL, w.Ref); err != nil {
+	} else if u.Latest || u.Newest {
+		if w.Ref, err = p.newest(ctx, s, w.URL, w.Ref); err != nil {
 			return nil, err
 		}
 	}
@@ -138,19 +153,22 @@ func (a *App) UpdateBundle(ctx context.Context, u BundleUpdate) (*GitBundleUpdat
 	if err != nil {
 		return nil, err
 	}
-	out := &GitBundleUpdated{GitInstalled: GitInstalled{items: items}, Retired: GitRemoval{ID: u.ID}}
-	if err := a.updateBundle(ctx, s, *row, u, out); err != nil {
+	out := &BundleUpdated{Installed: Installed{items: items}, Retired: Removal{ID: u.ID}}
+	if err := p.updateBundle(ctx, s, *row, u, out); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
 	return out, nil
 }
 
-func (a *App) updateBundle(ctx context.Context, s *git.Store, row git.BundleRow, u BundleUpdate, out *GitBundleUpdated) (err error) {
+func (p *Plugins) updateBundle(ctx context.Context, s *git.Store, row git.BundleRow, u BundleUpdate, out *BundleUpdated) (err error) {
 	fetch := pack.Fetch
 	if u.Latest {
 		fetch = pack.FetchLatest
 	}
-	if out.Pack, err = fetch(ctx, s, out.items[0], a.gitBuiltinIDs()); err != nil {
+	if err := p.mayAskMembers(ctx, s.Policy(), out.items[0]); err != nil {
+		return err
+	}
+	if out.Pack, err = fetch(ctx, s, out.items[0], p.builtins()); err != nil {
 		return err
 	}
 	out.Warnings = append(out.Warnings, out.Pack.Warnings...)
@@ -161,18 +179,34 @@ func (a *App) updateBundle(ctx context.Context, s *git.Store, row git.BundleRow,
 		return err
 	}
 	fresh := out.Pack.Row(row.By, git.Stamp(time.Now()), row.Seeded)
+	if changes(out.Plan) || differ(row, fresh) {
+		if err := p.consented(ctx, s.Policy(), packPlan(out.Pack, out.Plan)); err != nil {
+			return err
+		}
+	}
+	var answers workspace.Answers
+	if u.Activate != nil {
+		out.Activated = &Activated{}
+		if answers, err = p.answers(ctx, s, out.Pack, *u.Activate); err != nil {
+			return err
+		}
+	}
 	dropped := slices.DeleteFunc(slices.Clone(row.Plugins), func(id string) bool { return slices.Contains(fresh.Plugins, id) })
 	var gone []git.Row
 	change := func(tx *folder.Tx, l *git.Lock) (err error) {
-		out.Retired = GitRemoval{ID: u.ID}
+		out.Retired = Removal{ID: u.ID}
 		now := l.Bundle(u.ID)
 		if now == nil {
 			return fmt.Errorf("the plugin bundle %s was uninstalled meanwhile", u.ID)
 		}
-		if now.ResolvedSHA != fresh.ResolvedSHA || now.RequestedRef != fresh.RequestedRef || now.TreeSHA256 != fresh.TreeSHA256 {
+		if differ(*now, fresh) {
 			*now = fresh
 		}
-		gone, err = a.retire(tx, l, u.ID, dropped, false, &out.Retired)
+		if u.Activate != nil {
+			*out.Activated = Activated{}
+			now.Seeded = p.activatePack(tx, l, out.Pack, answers, out.Activated)
+		}
+		gone, err = p.retire(tx, l, u.ID, dropped, false, &out.Retired)
 		return err
 	}
 	if u.DryRun {
@@ -185,8 +219,13 @@ func (a *App) updateBundle(ctx context.Context, s *git.Store, row git.BundleRow,
 		return err
 	}
 	if len(gone) > 0 {
-		a.prune(ctx, s, gone, &out.Retired)
+		p.prune(ctx, s, gone, &out.Retired)
 		out.Warnings = append(out.Warnings, out.Retired.Warnings...)
 	}
 	return nil
+}
+
+// differ tells whether two rows of a bundle are of other files, or of another ref.
+func differ(a, b git.BundleRow) bool {
+	return a.ResolvedSHA != b.ResolvedSHA || a.RequestedRef != b.RequestedRef || a.TreeSHA256 != b.TreeSHA256
 }
