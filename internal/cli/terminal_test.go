@@ -53,23 +53,44 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestTypedInput: what is typed reaches a command in a sandbox although no terminal does.
+// TestTypedInput: what is typed reaches a command in a sandbox although no terminal does, whenever it is typed, and what the command prints faster than a
+// terminal shows it is whole.
 func TestTypedInput(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
-	onTerminal(t, home, nil, "sandbox", "start", "--name", "try", "--lease", "1m")
-	cmd := exec.CommandContext(t.Context(), "agent-env", "sandbox", "exec", "try", "--", "sh", "-c", "read line; echo got $line; test -t 0 || echo no terminal")
+	onTerminal(t, home, nil, "sandbox", "start", "--name", "try", "--lease", "5m")
+	const script = "echo ready; read line; echo got $line; test -t 0 || echo no terminal; seq 100000; echo all"
+	cmd := exec.CommandContext(t.Context(), "agent-env", "sandbox", "exec", "try", "--", "sh", "-c", script)
 	cmd.Env = append(os.Environ(), "HOME="+home, "XDG_STATE_HOME="+filepath.Join(home, "state"))
 	f, err := pty.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if _, err := f.WriteString("hello\n"); err != nil {
-		t.Fatal(err)
+	var shown strings.Builder
+	b := make([]byte, 4096)
+	for typed := false; ; {
+		n, err := f.Read(b)
+		shown.Write(b[:n])
+		if !typed && strings.Contains(shown.String(), "ready") {
+			typed = true
+			time.Sleep(20 * time.Millisecond) // the command waits by now, as it does for a person
+			if _, err := f.WriteString("hello\n"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err != nil {
+			break // a terminal whose other side is gone answers EIO
+		}
 	}
-	out, _ := io.ReadAll(f)
-	if err := cmd.Wait(); err != nil || !strings.Contains(string(out), "got hello") || !strings.Contains(string(out), "no terminal") {
-		t.Errorf("%v\n%s", err, out)
+	err = cmd.Wait()
+	out := strings.ReplaceAll(shown.String(), "\r\n", "\n")
+	head, _, _ := strings.Cut(out, "\n1\n")
+	if err != nil || head != "ready\nhello\ngot hello\nno terminal" {
+		t.Errorf("%v\n%s", err, head)
+	}
+	if n := strings.Count(out, "\n"); n != 4+100000+1 || !strings.HasSuffix(out, "\n100000\nall\n") {
+		t.Errorf("%d lines, the last ones\n%s", n, out[max(0, len(out)-200):])
 	}
 	onTerminal(t, home, nil, "sandbox", "rm", "try")
 }

@@ -76,6 +76,7 @@ func (p *pipes) openInput(ctx context.Context, in *os.File) error {
 	if err != nil {
 		return err
 	}
+	r.Fd() // clears O_NONBLOCK, which the command would share: programs don't expect EAGAIN
 	p.stdio[0], p.given = r, append(p.given, r)
 	p.typed.Go(func() { hand(ctx, w, in) })
 	return nil
@@ -91,6 +92,7 @@ func (p *pipes) openOutput(i int, w io.Writer, f *os.File) error {
 	if err != nil {
 		return err
 	}
+	end.Fd() // see openInput
 	p.stdio[i], p.given, p.readers = end, append(p.given, end), append(p.readers, r)
 	p.shown.Go(func() {
 		defer r.Close()
