@@ -37,6 +37,7 @@ func executors(s store.Store, d *deploy.Deployments, e *deploy.Envs, a *deploy.A
 		"run_container_unit_tests_verifier":     verify.NewUnitTestsVerifier(d),
 		"run_docker_container":                  world.NewRunDockerContainer(s, d, web, a.Redactor()),
 		"run_code":                              act.NewRunCode(s, a.Boxes()),
+		"snapshot_computer_env":                 data.NewSnapshotComputerEnv(s, e),
 		"snapshot_env":                          data.NewSnapshotEnv(s, e),
 		"teardown_sandboxes":                    world.NewTeardownSandboxes(d, e, a),
 		"validation_gate_aggregator":            validate.NewValidationGateAggregator(),

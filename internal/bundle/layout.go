@@ -165,7 +165,7 @@ func (b *Bundle) children(e *Entry) []child {
 	var out []child
 	add := func(id, label string) { out = append(out, child{id: id, label: label}) }
 	switch {
-	case e.Group == Envs && e.Type == env.ComputerDriver, e.Group == Skills, e.Group == Artifacts && e.Type == artifact.CLI:
+	case e.Group == Envs && (e.Type == env.ComputerDriver || e.Type == env.ComputerApp || e.Type == env.Computer && e.Config.Get("skill").Exists()), e.Group == Skills, e.Group == Artifacts && e.Type == artifact.CLI:
 		add(ref.Derived(e.ID, "files"), "the files of "+e.Label)
 	case e.Group == Artifacts && e.Type == artifact.Environment && !e.Config.Get("file").Exists():
 		add(ref.Derived(e.ID, "file"), "the file of "+e.Label)

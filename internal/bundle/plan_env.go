@@ -68,8 +68,8 @@ func (p *planner) env(e *Entry, w *Write) {
 	}
 	w.Fields = map[string]any{"env_provider_type": provider}
 	switch e.Type {
-	case env.ComputerDriver:
-		p.unsupported(e)
+	case env.Computer, env.ComputerApp, env.ComputerDriver:
+		p.desktop(e, w)
 		return
 	case env.Multi:
 		for _, x := range e.Refs {
@@ -89,11 +89,6 @@ func (p *planner) env(e *Entry, w *Write) {
 // providers are the environment providers that are known.
 func (b *Bundle) providers() []string {
 	return append([]string{env.ProviderGateway, env.ProviderServer}, b.options.EnvProviders...)
-}
-
-// unsupported refuses a type that can't be written yet.
-func (p *planner) unsupported(e *Entry) {
-	p.l.Add(e.problem(e.Config.Get("type"), "", CodeUnsupported, "writing %s env isn't supported yet", article(e.Type)))
 }
 
 // nameOf is an env's environment_name: that of its toml, or the one that the sources of its image declare.

@@ -30,7 +30,9 @@ func (b *Bundle) Plan(ctx context.Context, v View, sel Selection) (*Plan, diag.L
 		}
 	}
 	for _, e := range tasks {
-		p.loadedBy(e)
+		if err := p.loadedBy(ctx, e); err != nil {
+			return nil, nil, err
+		}
 	}
 	if p.l.HasErrors() {
 		return nil, p.l, nil

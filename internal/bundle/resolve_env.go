@@ -32,10 +32,21 @@ func (r *resolver) env(e *Entry) {
 		return
 	}
 	for _, img := range env.Images(e.Type) {
+		if img.Dockerfile == "" { // it may have none
+			if docker, _ := find(e.items, dockerfileName); docker == nil && !e.Config.Get(img.Key).Exists() {
+				continue
+			}
+			img.Dockerfile = dockerfileName
+		}
 		r.image(e, img.Key, img.Dockerfile, img.Suffix)
 	}
 	for _, x := range env.Refs(e.Type) {
-		r.envList(e, x.Key, x.Type)
+		switch n := e.Config.Get(x.Key); {
+		case !x.One:
+			r.envList(e, x.Key, x.Type)
+		case n.Exists():
+			r.reference(e, x.Key, n, ref.Env, x.Type)
+		}
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -64,7 +66,12 @@ type Loaded struct {
 // Load gives each server its environment's data: what it held is reset and the new data added, environments side by side. An environment whose add fails is
 // reset once more, so that it never keeps half of the data; the error says so and names each that failed. Of a universe, environments that have no
 // server here are skipped; *NoServerError when nothing is left, or for an artifact of one environment that has none.
+//
+// A computer's environments are given their data one after another, on top of what they hold: loadComputer.
 func (v *Env) Load(ctx context.Context, objects store.Objects, d envstore.Data) (Loaded, error) {
+	if v.isComputer() {
+		return v.loadComputer(ctx, objects, d)
+	}
 	has := v.Names()
 	var todo []envstore.Payload
 	var out Loaded
@@ -159,7 +166,13 @@ func caused(ctx context.Context, err error) error {
 // Reset puts environments back: those named, or all. One of a plugin's type gets its first state again where the plugin can do that; all others are emptied.
 func (v *Env) Reset(ctx context.Context, names ...string) error {
 	if len(names) == 0 {
-		names = v.Names()
+		names = slices.DeleteFunc(v.DataNames(), func(name string) bool {
+			h, ok := v.holder(name)
+			return ok && !h.serves(wire.Reset)
+		})
+		if len(names) == 0 {
+			return fmt.Errorf("none of %s serves %s", quoted(v.DataNames()), wire.Reset)
+		}
 	}
 	errs := make([]error, len(names))
 	var wg sync.WaitGroup
@@ -185,9 +198,13 @@ func (v *Env) Reset(ctx context.Context, names ...string) error {
 
 // empty calls an environment's data/reset.
 func (v *Env) empty(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, resetLimit, fmt.Errorf("the server took more than %s", resetLimit))
+	limit := resetLimit
+	if h, ok := v.holder(name); ok {
+		limit = max(limit, h.limit())
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the server took more than %s", limit))
 	defer cancel()
-	if _, err := v.Gateway.Data(ctx, name, wire.Reset, json.RawMessage("{}")); err != nil {
+	if _, err := v.data(ctx, name, wire.Reset, json.RawMessage("{}")); err != nil {
 		return fmt.Errorf("%s of %s failed: %w", wire.Reset, diag.Repr(name), caused(ctx, err))
 	}
 	return nil
@@ -210,27 +227,9 @@ type Export struct {
 	io.ReadCloser
 }
 
-// Get asks one environment for its data. The caller closes the Export, which reads it as it comes: within ctx.
+// Get asks one environment for its data; ErrEmpty when it has none. The caller closes the Export, which reads it as it comes: within ctx.
 func (v *Env) Get(ctx context.Context, name string) (Export, error) {
-	raw, err := v.Gateway.Data(ctx, name, wire.Get, json.RawMessage("{}"))
-	if err != nil {
-		return Export{}, fmt.Errorf("%s of %s failed: %w", wire.Get, diag.Repr(name), caused(ctx, err))
-	}
-	var answer struct {
-		Parts []wire.Part `json:"parts"`
-	}
-	if err := json.Unmarshal(raw, &answer); err != nil {
-		return Export{}, fmt.Errorf("%s of %s: the answer can't be read: %w", wire.Get, diag.Repr(name), err)
-	}
-	if len(answer.Parts) == 0 {
-		return Export{}, fmt.Errorf("%s of %s: the answer holds no part", wire.Get, diag.Repr(name))
-	}
-	x, err := v.open(ctx, v.server(name), answer.Parts[0])
-	if err != nil {
-		return Export{}, fmt.Errorf("%s of %s: %w", wire.Get, diag.Repr(name), err)
-	}
-	x.Environment = name
-	return x, nil
+	return v.export(ctx, name, nil)
 }
 
 // open reads what a part holds or names.
@@ -324,11 +323,37 @@ type Snapshot struct {
 	// Calls and Changes are kept beside the data, as metadata, where they can be. Missed is told why one can't, once; it may be nil.
 	Calls, Changes bool
 	Missed         func(what string, err error)
+	// Params are those of data/get, by environment name.
+	Params map[string]json.RawMessage
+	// Left is told which environments hold nothing, and are left out, from several goroutines; it may be nil.
+	Left func(name string)
+}
+
+// Exporting are the environments that can be asked for their data, in order.
+func (v *Env) Exporting() []string {
+	return slices.DeleteFunc(v.DataNames(), func(name string) bool {
+		h, ok := v.holder(name)
+		return ok && !h.serves(wire.Get)
+	})
+}
+
+// checkParams refuses parameters for environments that aren't asked.
+func (v *Env) checkParams(params map[string]json.RawMessage) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if !slices.Contains(v.Exporting(), name) {
+			errs = append(errs, fmt.Errorf("there are parameters for %s, and no environment of that name is exported; there are %s", diag.Repr(name), quoted(v.Exporting())))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Snapshot stores the data of every environment as the next version of a universe. Nothing is stored when one can't be exported: the error is ErrExport then.
 func (v *Env) Snapshot(ctx context.Context, s store.Store, o Snapshot) (envstore.Pin, error) {
-	names := v.Names()
+	names := v.Exporting()
+	if err := v.checkParams(o.Params); err != nil {
+		return envstore.Pin{}, fmt.Errorf("%w: %w", ErrExport, err)
+	}
 	if err := envstore.CheckSnapshotNames(names); err != nil {
 		return envstore.Pin{}, fmt.Errorf("%w: %w", ErrExport, err)
 	}
@@ -339,20 +364,31 @@ func (v *Env) Snapshot(ctx context.Context, s store.Store, o Snapshot) (envstore
 	return envstore.PutSnapshot(ctx, s, o.ID, func(ctx context.Context, put func(envstore.Piece) error) error {
 		g, gctx := errgroup.WithContext(ctx)
 		g.SetLimit(exportsAtOnce)
+		var kept atomic.Int64
 		for _, name := range names {
 			g.Go(func() error {
 				ctx, cancel := context.WithTimeoutCause(gctx, limit, fmt.Errorf("the server took more than %s", limit))
 				defer cancel()
-				x, err := v.Get(ctx, name)
+				x, err := v.export(ctx, name, o.Params[name])
+				if errors.Is(err, ErrEmpty) {
+					if o.Left != nil {
+						o.Left(name)
+					}
+					return nil
+				}
 				if err != nil {
 					return fmt.Errorf("%w: %w", ErrExport, err)
 				}
 				defer x.Close()
+				kept.Add(1)
 				return put(envstore.Piece{Folder: name, File: x.File, Reader: x})
 			})
 		}
 		if err := g.Wait(); err != nil {
 			return err
+		}
+		if kept.Load() == 0 {
+			return fmt.Errorf("%w: none of %s holds anything", ErrExport, quoted(names))
 		}
 		return v.putLogs(ctx, o, put)
 	})

@@ -112,6 +112,9 @@ type Server struct {
 
 	inward []*door // to what the server needs outside of its box
 
+	computer *envstore.Computer // of a computer; nil of everything else
+	composed *composed          // of a computer that is ready
+
 	clock     sync.Mutex
 	clockDoor *http.Server // nil: not opened
 	doors     sync.WaitGroup
@@ -380,7 +383,7 @@ func (v *Env) await(ctx context.Context, limit time.Duration) error {
 	err := v.Gateway.Ready(wait)
 	bad, invalid := errors.AsType[*front.CardError](err)
 	if !invalid {
-		err = errors.Join(err, v.pages(wait))
+		err = errors.Join(err, v.pages(wait), v.desktops(wait))
 	}
 	cause := context.Cause(wait)
 	fail(nil)

@@ -17,6 +17,8 @@ func LoadFor(ctx context.Context, c *step.Call, v *Env, objects store.Objects, d
 		return ctx.Err()
 	case err != nil:
 		return &step.Error{Type: "LoadError", Err: err}
+	case len(done.Skipped) > 0 && v.isComputer():
+		c.Log.Warn("left out: neither the computer nor an app of it has this name", "artifact", d.Artifact.ID, "skipped", strings.Join(done.Skipped, ", "))
 	case len(done.Skipped) > 0:
 		c.Log.Info("there is no server for a part of the data", "artifact", d.Artifact.ID, "skipped", strings.Join(done.Skipped, ", "))
 	}

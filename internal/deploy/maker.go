@@ -111,6 +111,8 @@ func wayOf(name string, p sandbox.Provider, r EnvRequest, part envstore.Part) (w
 	src := part.Source
 	engine, builds := p.(sandbox.Builder)
 	switch {
+	case part.Computer != nil:
+		return computerWay(w, engine, builds, part)
 	case src.Process != nil && name == localProvider:
 		w.process, w.spec.Self = true, src.Process.Command[0] == env.Self
 	case src.Reference != "":
@@ -143,7 +145,11 @@ func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, sides 
 		return nil, err
 	}
 	if w.engine != nil {
-		if w.spec.Image, err = m.image(ctx, w.engine, p); err != nil {
+		root := p
+		if p.Computer != nil {
+			root.Source = p.Computer.Root
+		}
+		if w.spec.Image, err = m.image(ctx, w.engine, root); err != nil {
 			return nil, err
 		}
 	}
@@ -152,7 +158,7 @@ func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, sides 
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Name: p.Name, Website: p.Website(), Key: p.Key, boxName: boxName(r, p), port: portOf(p, w.process)}
+	s := &Server{Name: p.Name, Website: p.Website(), Key: p.Key, boxName: boxName(r, p), port: portOf(p, w.process), computer: p.Computer}
 	if p.Key == frontendKey {
 		w.spec.Aliases = []string{fileName(p.Name) + "-website-backend"}
 	}

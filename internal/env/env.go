@@ -15,14 +15,18 @@ import (
 
 // Types of environments.
 const (
-	MCPServer      = "mcp_server" // one server; the type of an env.toml that names none
-	Website        = "website"    // a backend and a frontend
-	Multi          = "multi"      // several of both behind one gateway
-	ComputerDriver = "computer_driver"
+	MCPServer      = "mcp_server"      // one server; the type of an env.toml that names none
+	Website        = "website"         // a backend and a frontend
+	Multi          = "multi"           // several of both behind one gateway
+	Computer       = "computer"        // a desktop: a driver and apps
+	ComputerApp    = "computer_app"    // a program on it with data of its own
+	ComputerDriver = "computer_driver" // what captures the screen and sends input
 )
 
 // Types are those that a bundle may write, sorted.
-func Types() []string { return []string{ComputerDriver, MCPServer, Multi, Website} }
+func Types() []string {
+	return []string{Computer, ComputerApp, ComputerDriver, MCPServer, Multi, Website}
+}
 
 // Infrastructure tells whether typ is one that no bundle writes because deployments bring their own, and which config key names it.
 func Infrastructure(typ string) (key string, ok bool) {
@@ -50,7 +54,7 @@ func Reserved() []string {
 // Image is a key that says which image a container of the environment is made of.
 type Image struct {
 	Key        string // in env.toml
-	Dockerfile string // of the folder, where the key is absent
+	Dockerfile string // of the folder, where the key is absent; "": its Dockerfile where it has one, else it has no image
 	Suffix     string // of the image's id, after the environment's
 }
 
@@ -61,6 +65,8 @@ func Images(typ string) []Image {
 		return []Image{{"image", "Dockerfile", "__env_image"}}
 	case Website:
 		return []Image{{"backend_image", "Dockerfile.backend", "__backend_image"}, {"frontend_image", "Dockerfile.frontend", "__frontend_image"}}
+	case Computer:
+		return []Image{{"image", "", "__env_image"}}
 	default:
 		return nil
 	}
@@ -70,14 +76,19 @@ func Images(typ string) []Image {
 type Ref struct {
 	Key  string
 	Type string // the type that they must have
+	One  bool   // it holds one, and may be absent
 }
 
 // Refs are the reference keys of a type.
 func Refs(typ string) []Ref {
-	if typ != Multi {
+	switch typ {
+	case Multi:
+		return []Ref{{"mcp_server_envs", MCPServer, false}, {"website_envs", Website, false}}
+	case Computer:
+		return []Ref{{"driver", ComputerDriver, true}, {"apps", ComputerApp, false}}
+	default:
 		return nil
 	}
-	return []Ref{{"mcp_server_envs", MCPServer}, {"website_envs", Website}}
 }
 
 // Schema is the strict schema of an env.toml of a type. Image keys and the elements of reference keys take any value: their forms are
@@ -93,7 +104,9 @@ func Schema(typ string) (*doc.Schema, bool) {
 		fields = append(fields, doc.Field{Name: name, Type: t, Doc: help})
 	}
 	for _, i := range Images(typ) {
-		add(i.Key, doc.Type{}, "image; absent: the folder's "+i.Dockerfile)
+		if i.Dockerfile != "" {
+			add(i.Key, doc.Type{}, "image; absent: the folder's "+i.Dockerfile)
+		}
 	}
 	switch typ {
 	case MCPServer, Website:
@@ -104,10 +117,8 @@ func Schema(typ string) (*doc.Schema, bool) {
 		add("website_envs", anyList, "environments of type website")
 		add("name", doc.Type{Kinds: []doc.Kind{doc.String}, NonEmpty: true, Check: noSpace}, "name of the gateway's MCP server")
 		add("env_provider_type", text, "what deploys it; absent: gateway")
-	case ComputerDriver:
-		fields = append(fields, doc.Field{
-			Name: "module", Type: doc.Type{Kinds: []doc.Kind{doc.String}, Check: isModule}, Required: true, Doc: "file and class of the driver: driver.py:Driver",
-		})
+	case Computer, ComputerApp, ComputerDriver:
+		fields = append(fields, desktopFields(typ)...)
 	default:
 		return nil, false
 	}
@@ -142,6 +153,14 @@ func Check(typ string, n doc.Node, providers []string, l *diag.List) {
 	}
 	at := n.Get("env_provider_type")
 	switch {
+	case Desktop(typ):
+		checkDesktop(typ, n, l)
+		if typ != Computer {
+			return
+		}
+		if provider != ProviderGateway {
+			fault(l, at, "env_provider_type", "env.provider.type", "%s deploys no computer; use gateway", diag.Clean(provider))
+		}
 	case typ != MCPServer && typ != Website && typ != Multi:
 		return
 	case !slices.Contains(providers, provider):

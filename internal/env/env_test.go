@@ -52,7 +52,20 @@ func TestCheck(t *testing.T) {
 		}},
 		{ComputerDriver, `{"module":"driver.py:Driver"}`, nil},
 		{ComputerDriver, `{"module":"sub/driver.py:Driver"}`, nil},
-		{ComputerDriver, `{}`, []string{"module is missing"}},
+		{ComputerDriver, `{}`, []string{"says nothing of how the driver is served"}},
+		{ComputerDriver, `{"command":["./driver","-v"],"python":"requirements.txt"}`, nil},
+		{ComputerDriver, `{"command":["./driver"],"module":"driver.py:Driver"}`, []string{"command: module says already how the driver is served"}},
+		{ComputerDriver, `{"command":[]}`, []string{"command:"}},
+		{ComputerApp, `{"environment_name":"notes"}`, nil},
+		{ComputerApp, `{"env_provider_type":"server"}`, []string{"unknown key 'env_provider_type'"}},
+		{Computer, `{}`, nil},
+		{Computer, `{"driver":"d","apps":["a"],"data_paths":["Documents",".config/x"],"skill":"skill","display":{"width":1024,"height":768},"settings":{"queue_wait_s":1.5,"default_space":"norm"}}`, nil},
+		{Computer, `{"data_paths":["/etc",".agentenv/x","a//b"]}`, []string{"data_paths[0]: '/etc' can't be a place in the home", "data_paths[1]: '.agentenv/x' is where servers keep what is theirs", "data_paths[2]"}},
+		{Computer, `{"display":{"width":2000,"max_width":1000}}`, []string{"display.max_width: is 1000, less than width, which is 2000"}},
+		{Computer, `{"display":{"width":0},"settings":{"tap_hold_ms":1001,"data_paths":["x"]}}`, []string{"display.width", "settings.tap_hold_ms", "settings: unknown key 'data_paths'"}},
+		{Computer, `{"env_provider_type":"server"}`, []string{"env_provider_type: server deploys no computer; use gateway"}},
+		{Computer, `{"environment_name":"gateway"}`, []string{"environment_name: 'gateway' is a container of every gateway"}},
+		{Computer, `{"skill":"../x"}`, []string{"skill: must be a folder"}},
 		{ComputerDriver, `{"module":"../driver.py:Driver"}`, []string{"module: must be a file of the folder and a class"}},
 		{ComputerDriver, `{"module":"driver.py"}`, []string{"module: must be"}},
 		{ComputerDriver, `{"module":"driver.py:1x"}`, []string{"module: must be"}},
@@ -102,7 +115,7 @@ func TestTypes(t *testing.T) {
 			t.Errorf("%s has a schema", typ)
 		}
 	}
-	if _, ok := Schema("computer"); ok {
+	if _, ok := Schema("laptop"); ok {
 		t.Error("a schema of an unknown type")
 	}
 	if got := fmt.Sprint(Containers(Website, "shop"), Containers(MCPServer, "mail")); got != "[shop-website-backend shop-website-frontend] [mail]" {

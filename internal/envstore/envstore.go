@@ -53,12 +53,14 @@ type Env struct {
 type Part struct {
 	Env  Pin    // the environment that it is of: of a multi, the one that it names
 	Name string // environment_name
-	// Key is the image key it is made of: "image" for a server, "backend_image" and "frontend_image" for a website's two sides.
+	// Key is the image key it is made of: "image" for a server, "backend_image" and "frontend_image" for a website's two sides, ComputerKey for a computer.
 	Key    string
 	Image  Pin
 	Source Source
 	// Document is the stored document of an environment whose type is a plugin's, which has nothing else; nil for the program's own types.
 	Document json.RawMessage
+	// Computer is what a computer has besides; nil for everything else.
+	Computer *Computer
 }
 
 // Website tells whether the part is a side of a website.
@@ -118,8 +120,8 @@ func (r *reading) env(ctx context.Context, d store.Doc) (Env, error) {
 		if err == nil && len(out.Parts) == 0 {
 			err = errors.New("it names no environment")
 		}
-	case env.ComputerDriver:
-		return Env{}, fmt.Errorf("environments of type %s can't be deployed", diag.Repr(d.Type))
+	case env.Computer, env.ComputerApp, env.ComputerDriver:
+		err = r.computer(ctx, &out, d)
 	default: // a plugin's
 		out.Parts = []Part{{Env: Pin{d.ID, d.Version, d.Type}, Name: out.Name, Document: r.whole(d)}}
 	}

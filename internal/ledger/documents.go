@@ -101,6 +101,9 @@ func (w *writer) env(x *write) map[string]any {
 		}
 		return fields
 	}
+	if env.Desktop(x.Type) {
+		w.desktop(x, fields)
+	}
 	for _, img := range env.Images(x.Type) {
 		for _, p := range x.Pins {
 			if p.Field == img.Key {
@@ -109,6 +112,29 @@ func (w *writer) env(x *write) map[string]any {
 		}
 	}
 	return fields
+}
+
+// desktop adds what a computer, an app or a driver pins: its files, and what a computer is composed of.
+func (w *writer) desktop(x *write, fields map[string]any) {
+	for _, p := range x.Pins {
+		if p.Field == env.Files {
+			fields[env.Files] = w.typed(p)
+		}
+	}
+	for _, r := range env.Refs(x.Type) {
+		list := []any{}
+		for _, p := range x.Pins {
+			if p.Field == r.Key {
+				list = append(list, w.typed(p))
+			}
+		}
+		switch {
+		case !r.One:
+			fields[r.Key] = list
+		case len(list) > 0:
+			fields[r.Key] = list[0]
+		}
+	}
 }
 
 // references are the pins of an entity whose type is a plugin's, for those that ask what it needs.

@@ -45,13 +45,14 @@ func ParseApps(text string) ([]App, error) {
 	if err := readVariable(AppsVariable, text, &apps); err != nil {
 		return nil, err
 	}
-	if err := checkApps(apps); err != nil {
+	if err := CheckApps(apps); err != nil {
 		return nil, fmt.Errorf("%s: %w", AppsVariable, err)
 	}
 	return apps, nil
 }
 
-func checkApps(apps []App) error {
+// CheckApps tells everything that is wrong with apps of one computer: names, and data of two apps in one place.
+func CheckApps(apps []App) error {
 	var errs []error
 	owner := map[string]string{} // of paths
 	names := map[string]bool{}

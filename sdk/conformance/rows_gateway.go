@@ -40,7 +40,8 @@ func checkChildren(_ context.Context, p *probe) error {
 		if !whole || prefix != "/svc/mcp-"+c.Name && !ofWebsite(prefix) {
 			return fmt.Errorf("child %s: url %q, want %q", c.Name, c.URL, "/svc/mcp-"+c.Name+wire.DataPath)
 		}
-		if c.Children != nil || c.Interfaces == nil || len(c.Interfaces) != 0 {
+		apps := c.Children != nil && c.Extension(wire.URNComputer) != nil // of a computer
+		if c.Children != nil && !apps || c.Interfaces == nil || len(c.Interfaces) != 0 {
 			return fmt.Errorf("child %s: want children null and additionalInterfaces []", c.Name)
 		}
 		for i := range c.Capabilities.Extensions {

@@ -87,6 +87,7 @@ const (
 	URNComputerPointer  = URNPrefix + "computer-pointer/v1"
 	URNComputerKeyboard = URNPrefix + "computer-keyboard/v1"
 	URNComputerExec     = URNPrefix + "computer-exec/v1"
+	URNComputerApp      = URNPrefix + "computer-app/v1"
 	URNAgentConfig      = URNPrefix + "agent-config/v1"
 	URNMCPConfig        = URNPrefix + "mcp-config/v1"
 	URNSkillConfig      = URNPrefix + "skill-config/v1"

@@ -105,7 +105,9 @@ func envToml() doc.Node {
 			better[img.Key] = imageKey()
 		}
 		for _, r := range env.Refs(typ) {
-			better[r.Key] = object{"type": "array", "items": reference(ref.Env)}
+			if better[r.Key] = reference(ref.Env); !r.One {
+				better[r.Key] = object{"type": "array", "items": reference(ref.Env)}
+			}
 		}
 		return fields(s, better)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,15 +26,34 @@ type process struct {
 	err  error // once done
 }
 
-// spawn starts argv on the desktop; path "" is found by the PATH. files are its descriptors from 3 on.
-func (s *desktop) spawn(path string, argv []string, files ...*os.File) (*process, error) {
-	if path == "" {
+// program is what is started on the desktop.
+type program struct {
+	path  string // "": found by the PATH
+	argv  []string
+	dir   string     // where it starts; "": in the home
+	vars  []string   // over those of the desktop
+	files []*os.File // its descriptors from 3 on
+}
+
+func (s *desktop) spawn(p program) (*process, error) {
+	vars := s.environ()
+	for _, v := range p.vars {
+		name, _, _ := strings.Cut(v, "=")
+		vars = append(slices.DeleteFunc(vars, func(one string) bool { return strings.HasPrefix(one, name+"=") }), v)
+	}
+	switch {
+	case p.path != "":
+	case strings.Contains(p.argv[0], "/"):
+		if p.path = p.argv[0]; !filepath.IsAbs(p.path) {
+			p.path = filepath.Join(p.dir, p.path)
+		}
+	default:
 		var err error
-		if path, err = exec.LookPath(argv[0]); err != nil {
-			return nil, errors.New("there is no program " + argv[0])
+		if p.path, err = exec.LookPath(p.argv[0]); err != nil {
+			return nil, errors.New("there is no program " + p.argv[0])
 		}
 	}
-	cmd := &exec.Cmd{Path: path, Args: argv, Env: s.environ(), Stdout: s.config.Output, Stderr: s.config.Output, ExtraFiles: files}
+	cmd := &exec.Cmd{Path: p.path, Args: p.argv, Env: vars, Dir: cmp.Or(p.dir, s.home()), Stdout: s.config.Output, Stderr: s.config.Output, ExtraFiles: p.files}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return start(cmd)
 }
@@ -95,11 +115,10 @@ func RunAs(ctx context.Context, who string, c Config) error {
 	cmd.Env = append(slices.DeleteFunc(slices.Clone(c.Environ), func(v string) bool {
 		return strings.HasPrefix(v, "HOME=") || strings.HasPrefix(v, "USER=") || strings.HasPrefix(v, "LOGNAME=") || strings.HasPrefix(v, "XDG_RUNTIME_DIR=")
 	}), "HOME="+home, "USER="+id.name, "LOGNAME="+id.name)
-	cmd.Dir = home
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM, Credential: &syscall.Credential{Uid: id.uid, Gid: id.gid, Groups: id.groups}}
 	p, err := start(cmd)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.EPERM) {
-		again := &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Env: cmd.Env, Dir: cmd.Dir}
+		again := &exec.Cmd{Path: cmd.Path, Args: cmd.Args, Stdout: cmd.Stdout, Stderr: cmd.Stderr, Env: cmd.Env}
 		again.SysProcAttr = &syscall.SysProcAttr{
 			Setpgid: true, Pdeathsig: syscall.SIGTERM, Cloneflags: syscall.CLONE_NEWUSER,
 			UidMappings: []syscall.SysProcIDMap{{ContainerID: int(id.uid), HostID: 0, Size: 1}}, GidMappings: []syscall.SysProcIDMap{{ContainerID: int(id.gid), HostID: 0, Size: 1}},

@@ -41,7 +41,7 @@ func run(ctx context.Context, c Config) (err error) {
 		return fmt.Errorf("start a session: %w", err)
 	}
 	defer func() { err = errors.Join(err, scratch.Remove()) }()
-	s := &desktop{config: c, auth: filepath.Join(scratch.Dir, "Xauthority")}
+	s := &desktop{config: c, auth: filepath.Join(scratch.Dir, "Xauthority"), ended: make(chan string), over: make(chan struct{})}
 	if err := s.authority(); err != nil {
 		return fmt.Errorf("start a session: %w", err)
 	}
@@ -63,6 +63,10 @@ type desktop struct {
 	display string // ":N"; "" before the X server said it
 
 	x, manager, driver, command *process
+	installing                  *process      // of an app
+	apps                        []*process    // in the order of the configuration's
+	ended                       chan string   // names of apps whose servers ended
+	over                        chan struct{} // closed once nobody listens to ended
 	died                        map[string][]time.Time
 }
 
@@ -86,12 +90,15 @@ func (s *desktop) start(ctx context.Context) error {
 	if err := s.startManager(); err != nil {
 		return err
 	}
-	var err error
-	if s.driver, err = s.spawn("/proc/self/exe", []string{"agent-env", "computer", "driver", "--size", fmt.Sprintf("%dx%d", s.config.Width, s.config.Height)}); err != nil {
+	if err := s.startDriver(); err != nil { // before the apps: it answers while they are installed, and isn't ready
 		return fmt.Errorf("the driver: %w", err)
 	}
+	if err := s.startApps(ctx); err != nil {
+		return err
+	}
 	if len(s.config.Command) > 0 {
-		if s.command, err = s.spawn("", s.config.Command); err != nil {
+		var err error
+		if s.command, err = s.spawn(program{argv: s.config.Command}); err != nil {
 			return fmt.Errorf("%s: %w", s.config.Command[0], err)
 		}
 	}
@@ -110,7 +117,7 @@ func (s *desktop) startX(ctx context.Context) error {
 		argv = append(argv, s.display)
 	}
 	argv = append(argv, "-displayfd", "3", "-screen", "0", fmt.Sprintf("%dx%dx24", s.config.MaxWidth, s.config.MaxHeight), "-auth", s.auth, "-nolisten", "tcp", "-noreset")
-	s.x, err = s.spawn("", argv, w)
+	s.x, err = s.spawn(program{argv: argv, files: []*os.File{w}})
 	w.Close()
 	if err != nil {
 		return fmt.Errorf("the X server: %w (Debian has it in the package xvfb)", err)
@@ -152,7 +159,7 @@ func (s *desktop) startManager() (err error) {
 	if len(s.config.Manager) == 0 {
 		return nil
 	}
-	if s.manager, err = s.spawn("", s.config.Manager); err != nil {
+	if s.manager, err = s.spawn(program{argv: s.config.Manager}); err != nil {
 		return fmt.Errorf("the window manager: %w (Debian has %s in a package of that name; --window-manager none goes without)", err, s.config.Manager[0])
 	}
 	return nil
@@ -202,6 +209,10 @@ func (s *desktop) hold(ctx context.Context) error {
 		case <-s.command.ended():
 			s.config.Log.InfoContext(ctx, "the program on the desktop ended", slog.Any("error", s.command.err))
 			s.command = nil
+		case name := <-s.ended:
+			if err := s.appAgain(ctx, name); err != nil {
+				return err
+			}
 		case <-children:
 			s.reap()
 		}
@@ -239,10 +250,9 @@ func (s *desktop) again(ctx context.Context, what string, p *process, start func
 
 // stopAll ends everything, the driver first, and then what the desktop's programs left.
 func (s *desktop) stopAll() {
-	for _, p := range []*process{s.driver, s.command, s.manager, s.x} {
-		if p != nil {
-			p.stop()
-		}
+	close(s.over)
+	for _, p := range s.processes() {
+		p.stop()
 	}
 	const tries = 100 // each may bring up the children of those that were killed
 	for range tries {
@@ -257,13 +267,18 @@ func (s *desktop) stopAll() {
 	}
 }
 
+// processes are those that the session looks after, in the order in which they are stopped.
+func (s *desktop) processes() []*process {
+	all := append([]*process{s.driver}, s.apps...)
+	all = append(all, s.installing, s.command, s.manager, s.x)
+	return slices.DeleteFunc(all, func(p *process) bool { return p == nil })
+}
+
 // reap buries orphans that ended.
 func (s *desktop) reap() {
 	var own []int
-	for _, p := range []*process{s.driver, s.command, s.manager, s.x} {
-		if p != nil {
-			own = append(own, p.cmd.Process.Pid)
-		}
+	for _, p := range s.processes() {
+		own = append(own, p.cmd.Process.Pid)
 	}
 	for _, pid := range orphans(own) {
 		_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil) // one that lives goes on

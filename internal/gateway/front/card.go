@@ -107,11 +107,21 @@ func (g *Gateway) card(ctx context.Context, p access.Principal, role string) (wi
 	return out, nil
 }
 
-// rewrite makes a child's card one of the gateway's: its paths lead through /svc, its own children and interfaces are left out. To an agent it says only
+// rewrite makes a child's card one of the gateway's: its paths lead through /svc, its interfaces are left out, and its own children
+// but for the apps of a computer, whose paths lead through it. To an agent it says only
 // which tools there are that the role may use.
 func (g *Gateway) rewrite(c *wire.Card, b *backing, own []wire.Extension, p access.Principal, role string) error {
 	prefix := "/svc/" + b.Key()
+	apps := c.Children
 	c.Interfaces, c.Children = []wire.Interface{}, nil
+	if p.Owner && len(apps) > 0 && c.Extension(wire.URNComputer) != nil {
+		for i := range apps {
+			if err := g.rewrite(&apps[i], b, nil, p, role); err != nil {
+				return fmt.Errorf("app %q: %w", apps[i].Name, err)
+			}
+		}
+		c.Children = apps
+	}
 	if !p.Owner {
 		c.URL, c.Capabilities.Extensions, c.Capabilities.Operations = wire.DataPath, []wire.Extension{}, []string{}
 		c.Capabilities.Tools = g.visible(c.Capabilities.Tools, b.Name, role)
@@ -190,11 +200,16 @@ func rewriteParams(e wire.Extension, prefix string, own []wire.Extension) (json.
 
 // dataCall sends a request to a child's data plane.
 func (g *Gateway) dataCall(ctx context.Context, b *backing, r wire.Request) (json.RawMessage, error) {
+	return g.dataCallAt(ctx, b, "", r)
+}
+
+// dataCallAt is dataCall where the data plane is at a path; "" is where the child's card says that it is.
+func (g *Gateway) dataCallAt(ctx context.Context, b *backing, path string, r wire.Request) (json.RawMessage, error) {
 	body, err := r.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write a request: %w", err)
 	}
-	raw, err := g.postData(ctx, b, body)
+	raw, err := g.postDataAt(ctx, b, path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -212,10 +227,17 @@ const maxData = 1 << 30
 
 // postData sends a body to a child's data plane, where its card says that it is.
 func (g *Gateway) postData(ctx context.Context, b *backing, body []byte) ([]byte, error) {
-	path := wire.DataPath
-	if card, err := g.fetchCard(ctx, b); err == nil && card.URL != "" {
-		path = slashed(card.URL)
+	return g.postDataAt(ctx, b, "", body)
+}
+
+func (g *Gateway) postDataAt(ctx context.Context, b *backing, path string, body []byte) ([]byte, error) {
+	if path == "" {
+		path = wire.DataPath
+		if card, err := g.fetchCard(ctx, b); err == nil && card.URL != "" {
+			path = card.URL
+		}
 	}
+	path = slashed(path)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, b.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("environment %q: its URL is no URL: %w", b.Name, err)

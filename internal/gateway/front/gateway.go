@@ -426,3 +426,12 @@ func (g *Gateway) Data(ctx context.Context, env, method string, params json.RawM
 	}
 	return g.dataCall(ctx, b, wire.Request{ID: json.RawMessage("1"), Method: method, Params: params})
 }
+
+// DataAt is Data for an environment behind that one: its child whose card says that its data plane is at path.
+func (g *Gateway) DataAt(ctx context.Context, env, path, method string, params json.RawMessage) (json.RawMessage, error) {
+	b, err := g.find(env)
+	if err != nil {
+		return nil, err
+	}
+	return g.dataCallAt(ctx, b, path, wire.Request{ID: json.RawMessage("1"), Method: method, Params: params})
+}
