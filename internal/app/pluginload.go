@@ -118,8 +118,6 @@ func (s served) loaded(c dist.Claim) dist.Loaded {
 		return fail(dist.CodeLoadFailed, s.err.Error())
 	case c.Group == dist.GroupExec: // its manifest can't be read, which is told apart
 		return out
-	case c.Group == dist.GroupSandboxes:
-		return fail(dist.CodeInvalid, "providers of sandboxes aren't served by this agent-env")
 	case !slices.ContainsFunc(s.types, func(t plugin.Type) bool { return t.Group == c.Group && t.Name == c.Name }):
 		return fail(dist.CodeInvalid, fmt.Sprintf("%s promises it, and the executable %s doesn't list it", dist.Manifest, diag.Repr(c.Value)))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -55,6 +56,14 @@ func (a *App) getWorld(ctx context.Context) (sandboxes, error) {
 		w := sandboxes{providers: catalog.New[sandbox.Provider]("sandbox provider"), chain: set.Default, local: l, docker: d, images: images}
 		w.providers.Add(local.Name, catalog.Origin{Kind: catalog.Builtin}, l)
 		w.providers.Add(docker.Name, catalog.Origin{Kind: catalog.Builtin}, d)
+		w.providers.Rest(func(set *catalog.Set[sandbox.Provider]) {
+			p, err := a.running(ctx)
+			if err != nil {
+				a.opt.Log.Warn("the plugin environment can't be read", "error", err)
+				return
+			}
+			p.Sandboxes(context.WithoutCancel(ctx), set, filepath.Join(c.StateRoot(), "plugin-sandboxes"))
+		})
 		w.deploy = deploy.New(w.providers, w.chain, a.opt.Log)
 		return w, nil
 	})
@@ -90,6 +99,9 @@ func (a *App) Chain(ctx context.Context, text string) ([]string, error) {
 		if near := diag.Nearest(name, w.providers.Names()); near != "" {
 			p.Fix = "did you mean " + near + "?"
 		}
+		if why := w.providers.Reason(name); why != "" {
+			p.Summary, p.Fix = fmt.Sprintf("--sandbox %s: no such provider here (%s)", diag.Repr(name), why), ""
+		}
 		l.Add(p)
 	}
 	return names, l.Err()
@@ -104,7 +116,10 @@ func (a *App) Boxes(ctx context.Context) ([]sandbox.Info, error) {
 	var out []sandbox.Info
 	var errs []error
 	for _, name := range w.providers.Names() {
-		e, _ := w.providers.Get(name)
+		e, ok := w.providers.Get(name)
+		if !ok {
+			continue
+		}
 		infos, err := e.Value.List(ctx)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("list the sandboxes of %s: %w", name, err))

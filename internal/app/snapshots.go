@@ -29,7 +29,10 @@ func (a *App) Snapshots(ctx context.Context) ([]sandbox.Snapshot, error) {
 	var out []sandbox.Snapshot
 	var errs []error
 	for _, name := range w.providers.Names() {
-		e, _ := w.providers.Get(name)
+		e, ok := w.providers.Get(name)
+		if !ok {
+			continue
+		}
 		f, ok := e.Value.(sandbox.Forker)
 		if !ok {
 			continue

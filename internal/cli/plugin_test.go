@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"agentenv.internal/agentenv/internal/plugin/boxtest"
 	"agentenv.internal/agentenv/internal/plugin/dist/wheeltest"
+	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/local"
 	"agentenv.internal/agentenv/internal/treestore"
 	"agentenv.internal/agentenv/sdk/plugin"
 )
@@ -47,6 +51,9 @@ func acme() *plugin.Plugin {
 			},
 		},
 		Envs: (&rooms{all: map[string]*room{}}).types(), Artifacts: []plugin.Artifact{table()},
+		Sandboxes: []plugin.Sandboxes{boxtest.Provider("acme_boxes", acmeAbilities(), func() (sandbox.Provider, error) {
+			return local.New(local.Options{StateRoot: filepath.Join(os.Getenv("HOME"), "acme-boxes")})
+		})},
 		Commands: []plugin.Command{{Name: "acme", Description: "Says words", Run: func(ctx context.Context, h *plugin.Host, args []string) int {
 			var settings struct {
 				Greeting string `json:"greeting"`
@@ -73,6 +80,13 @@ func acme() *plugin.Plugin {
 			return len(args)
 		}}},
 	}
+}
+
+// acmeAbilities are what sandboxes of acme say that they can: they publish no ports.
+func acmeAbilities() plugin.SandboxAbilities {
+	can := boxtest.Everything()
+	can.Can = slices.DeleteFunc(can.Can, func(word string) bool { return word == plugin.CanPublish })
+	return can
 }
 
 func acmeCheck(ctx context.Context, c *plugin.Call) error {
@@ -149,7 +163,7 @@ func acmeDo(ctx context.Context, c *plugin.Call) error {
 
 // installPlugins is `plugins NAME…`: a plugin environment with these distributions, as it is after `plugin add`. acme is agentenv-acme 1.2.0, whose program
 // this binary plays; other is another one with the same step type; manifest is one whose manifest can't be read; old is one for a later agent-env;
-// cloud is acme with a provider of sandboxes in its manifest.
+// cloud is acme under another name with a provider of sandboxes that its program lacks.
 func installPlugins(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: plugins NAME…")
@@ -188,12 +202,12 @@ func pluginWheel(name string) (wheeltest.Wheel, error) {
 		w.Name, w.Version = "agentenv-other", "2.0"
 	case "manifest":
 		w.Name, w.Files["@/"+plugin.ManifestName] = "agentenv-manifest", "{"
-	case "cloud": // a provider of sandboxes, which no program can serve
+	case "cloud": // a provider of sandboxes that the program doesn't have
 		var m plugin.Manifest
 		if err := json.Unmarshal(manifest, &m); err != nil {
 			return w, err
 		}
-		m.Types = append(m.Types, plugin.Type{Group: plugin.GroupProviders, Name: "acme_cloud"})
+		m.Types = append(m.Types, plugin.Type{Group: plugin.GroupProviders, Name: "acme_cloud", Sandbox: new(boxtest.Everything())})
 		b, err := json.Marshal(m)
 		if err != nil {
 			return w, err

@@ -314,7 +314,10 @@ func (b *box) handle(ctx context.Context) (guest.Box, error) {
 // adopt looks for a live sandbox of the run that this process did not make.
 func (d *Deployments) adopt(ctx context.Context, run, name string) (*box, error) {
 	for _, p := range d.providers.Names() {
-		e, _ := d.providers.Get(p)
+		e, ok := d.providers.Get(p)
+		if !ok {
+			continue
+		}
 		infos, err := e.Value.List(ctx)
 		if err != nil {
 			d.log.Debug("list sandboxes", "provider", p, "error", err)

@@ -201,7 +201,10 @@ func (d *Deployments) Sweep(ctx context.Context) ([]Swept, error) {
 	var out []Swept
 	var errs []error
 	for _, name := range d.providers.Names() {
-		e, _ := d.providers.Get(name)
+		e, ok := d.providers.Get(name)
+		if !ok { // what a plugin has of it is broken, which who names it is told
+			continue
+		}
 		ids, err := e.Value.Sweep(ctx)
 		if len(ids) > 0 {
 			out = append(out, Swept{name, ids})

@@ -44,7 +44,10 @@ func (d *Deployments) ofRun(ctx context.Context, run string) ([]found, map[strin
 	var out []found
 	errs := map[string]error{}
 	for _, name := range d.providers.Names() {
-		e, _ := d.providers.Get(name)
+		e, ok := d.providers.Get(name)
+		if !ok { // what a plugin has of it is broken, which who names it is told
+			continue
+		}
 		infos, err := e.Value.List(ctx)
 		if err != nil {
 			errs[name] = fmt.Errorf("list the sandboxes of %s: %w", name, err)

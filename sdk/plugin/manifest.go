@@ -32,6 +32,8 @@ type Type struct {
 	Schema      json.RawMessage `json:"schema,omitempty"` // JSON Schema of its own fields; nil: any
 	Refs        []Ref           `json:"refs,omitempty"`
 	Scores      bool            `json:"scores,omitempty"`
+	// Sandbox is what a provider of sandboxes can; nil of other groups.
+	Sandbox *SandboxAbilities `json:"sandbox,omitempty"`
 }
 
 // Ref is a field that names a stored thing.
@@ -93,6 +95,9 @@ func (t *Type) check() error {
 	default:
 		return fmt.Errorf("no group %q; there are %s, %s, %s, %s and %s", t.Group, GroupSteps, GroupEnvs, GroupArtifacts, GroupProviders, GroupCommands)
 	}
+	if err := t.checkSandbox(); err != nil {
+		return err
+	}
 	if s := bytes.TrimSpace(t.Schema); len(s) > 0 && s[0] != '{' && string(s) != "null" {
 		return fmt.Errorf("%s: schema must be an object", t.Name)
 	}
@@ -107,6 +112,29 @@ func (t *Type) check() error {
 		}
 	}
 	return nil
+}
+
+// checkSandbox tells what is wrong with what a provider of sandboxes says of itself.
+func (t *Type) checkSandbox() error {
+	switch c := t.Sandbox; {
+	case t.Group != GroupProviders && c != nil:
+		return fmt.Errorf("%s: sandbox is of %s alone", t.Name, GroupProviders)
+	case t.Group != GroupProviders:
+		return nil
+	case c == nil:
+		return fmt.Errorf("%s: a provider of sandboxes says in sandbox what it can", t.Name)
+	case c.Isolation != "none" && c.Isolation != "namespaces" && c.Isolation != "container":
+		return fmt.Errorf("%s: isolation is none, namespaces or container, not %q", t.Name, c.Isolation)
+	case len(c.Networks) == 0:
+		return fmt.Errorf("%s: networks lists none of none, allow_all and allowlist", t.Name)
+	default:
+		for _, n := range c.Networks {
+			if n != "none" && n != "allow_all" && n != "allowlist" {
+				return fmt.Errorf("%s: networks are none, allow_all and allowlist, not %q", t.Name, n)
+			}
+		}
+		return nil
+	}
 }
 
 var commandName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`) })

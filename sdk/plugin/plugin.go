@@ -1,4 +1,4 @@
-// Package plugin writes a plugin of AgentEnv in Go: a program that adds step types, environment and artifact types, and commands. It speaks the protocol of
+// Package plugin writes a plugin of AgentEnv in Go: a program that adds step types, environment and artifact types, providers of sandboxes, and commands. It speaks the protocol of
 // docs/plugin-protocol.md; package plugintest is a host to test against.
 //
 //	func main() { os.Exit(acme.Main(context.Background(), os.Args[1:])) }
@@ -24,6 +24,8 @@ type Plugin struct {
 	// Artifacts are types of artifacts.
 	Artifacts []Artifact
 	Commands  []Command
+	// Sandboxes are providers of sandboxes.
+	Sandboxes []Sandboxes
 }
 
 // Step is a step type.
@@ -63,13 +65,16 @@ func (d Document) Decode(v any) error {
 func (p *Plugin) Types() []Type {
 	var out []Type
 	for _, s := range p.Steps {
-		out = append(out, Type{GroupSteps, s.Name, s.Description, s.Schema, s.Refs, s.Scores})
+		out = append(out, Type{Group: GroupSteps, Name: s.Name, Description: s.Description, Schema: s.Schema, Refs: s.Refs, Scores: s.Scores})
 	}
 	for _, e := range p.Envs {
 		out = append(out, Type{Group: GroupEnvs, Name: e.Name, Description: e.Description, Schema: e.Schema, Refs: e.Refs})
 	}
 	for _, a := range p.Artifacts {
 		out = append(out, Type{Group: GroupArtifacts, Name: a.Name, Description: a.Description, Schema: a.Schema, Refs: a.Refs})
+	}
+	for _, s := range p.Sandboxes {
+		out = append(out, Type{Group: GroupProviders, Name: s.Name, Description: s.Description, Sandbox: &s.Can})
 	}
 	for _, c := range p.Commands {
 		out = append(out, Type{Group: GroupCommands, Name: c.Name, Description: c.Description})

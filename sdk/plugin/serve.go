@@ -45,21 +45,26 @@ func (p *Plugin) serveHost(ctx context.Context, where string) error {
 func (p *Plugin) Serve(ctx context.Context, in io.Reader, out io.Writer) error {
 	s := &server{p: p}
 	s.peer = rpc.New(in, out, s)
-	return s.peer.Run(ctx)
+	s.boxes = newBoxServer(p, s.peer)
+	err := s.peer.Run(ctx)
+	return errors.Join(err, s.boxes.close())
 }
 
 // server is the plugin's side of one connection.
 type server struct {
-	p    *Plugin
-	peer *rpc.Peer
+	p     *Plugin
+	peer  *rpc.Peer
+	boxes *boxServer
 
 	mu    sync.Mutex
 	temp  string
 	known bool // initialize has been answered
 }
 
-// Notify takes nothing: hosts send no notifications besides cancels.
-func (s *server) Notify(string, json.RawMessage) {}
+// Notify takes the bytes of streams: hosts send no other notifications besides cancels.
+func (s *server) Notify(method string, params json.RawMessage) {
+	s.boxes.streams.Notify(method, params)
+}
 
 // Handle answers the host. A panic is a defect of the plugin, and ends no process.
 func (s *server) Handle(ctx context.Context, method string, params json.RawMessage) (result any, err error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
 )
@@ -123,6 +124,13 @@ func (s *server) others(ctx context.Context, method string, params json.RawMessa
 		}
 		return s.artifact(ctx, method, &s.p.Artifacts[i], in)
 	default:
+		if strings.HasPrefix(method, "sandbox/") {
+			var in SandboxParams
+			if err := decode(params, &in); err != nil {
+				return nil, err
+			}
+			return s.boxes.serve(ctx, method, in, s.host(in.Call))
+		}
 		return nil, rpc.Errorf(rpc.CodeNoMethod, "there is no method %q here", method)
 	}
 }

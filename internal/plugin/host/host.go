@@ -122,6 +122,8 @@ type life struct {
 	proc  *process
 	err   error
 	queue *logQueue
+	boxes *boxWire
+	base  func() context.Context // without its end
 
 	mu      sync.Mutex
 	calls   map[string]*Caller
@@ -151,6 +153,8 @@ func (p *Plugin) get(ctx context.Context) (*life, error) {
 	if l == nil || l.gone() {
 		lctx, stop := context.WithCancel(context.WithoutCancel(ctx)) // who asked first may give up while others wait for it
 		l = &life{p: p, stop: stop, up: make(chan struct{}), calls: map[string]*Caller{}, queue: newLogQueue(p.o.Log.With("plugin", p.prog.Name))}
+		l.boxes = newBoxWire(l.notify)
+		l.base = func() context.Context { return context.WithoutCancel(lctx) }
 		p.now = l
 		p.work.Go(func() { l.live(lctx) })
 	}
@@ -172,6 +176,7 @@ func (p *Plugin) get(ctx context.Context) (*life, error) {
 
 // live starts the process and sees it to its end.
 func (l *life) live(ctx context.Context) {
+	defer l.boxes.close()
 	defer l.queue.close()
 	defer l.stop()
 	l.proc, l.err = start(ctx, l.p.prog, l.p.o, handler{l})
@@ -223,6 +228,11 @@ func (p *Plugin) Call(ctx context.Context, method string, c *Caller, params func
 		return err
 	}
 	defer p.work.Done()
+	return l.call(ctx, method, c, params, result)
+}
+
+// call asks one life. It counts as work.
+func (l *life) call(ctx context.Context, method string, c *Caller, params func(call string) any, result any) (err error) {
 	token := l.begin(c)
 	settled, late := make(chan struct{}), json.RawMessage(nil)
 	err = l.proc.peer.Call(ctx, method, params(token), result, func(r json.RawMessage) {
@@ -322,6 +332,11 @@ func (p *Plugin) retire(l *life) {
 
 // Close ends all processes and waits for them.
 func (p *Plugin) Close(context.Context) error {
+	p.close()
+	return nil
+}
+
+func (p *Plugin) close() {
 	p.mu.Lock()
 	p.closed = true
 	all := p.old
@@ -339,7 +354,6 @@ func (p *Plugin) Close(context.Context) error {
 		})
 	}
 	p.work.Wait()
-	return nil
 }
 
 // handler serves what a process asks.
@@ -391,5 +405,7 @@ func (h handler) Notify(method string, params json.RawMessage) {
 		c := h.l.calls[s.Call]
 		h.l.mu.Unlock()
 		h.l.queue.spend(c, s)
+	default:
+		h.l.boxes.Notify(method, params, h.l.later)
 	}
 }

@@ -22,6 +22,7 @@ import (
 const role = "PLAY"
 
 func TestMain(m *testing.M) {
+	dispatch()
 	if _, ok := os.LookupEnv(plugin.Variable); ok {
 		os.Exit(play(os.Getenv(role)))
 	}
@@ -38,6 +39,10 @@ func play(as string) int {
 		fmt.Println(line)
 	}
 	switch as {
+	case "realboxes":
+		return playRealBoxes()
+	case "fakeboxes":
+		return playFakeBoxes()
 	case "silent":
 		time.Sleep(time.Hour)
 	case "garbage":

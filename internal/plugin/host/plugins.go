@@ -15,6 +15,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/requirement"
+	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/sdk/plugin"
 )
@@ -184,6 +185,34 @@ func (p *Plugins) Executors(ctx context.Context, set *catalog.Set[step.Executor]
 		}
 		e.Name = t.Name
 		set.Add(t.Name, p.configured(i), step.Executor(NewStep(p.python, e, i.Value)))
+	}
+}
+
+// Sandboxes adds the providers of sandboxes of all plugins, to be made when they are asked for. dir is where it is noted which sandboxes they have.
+func (p *Plugins) Sandboxes(ctx context.Context, set *catalog.Set[sandbox.Provider], dir string) {
+	for _, c := range p.Contributions(plugin.GroupProviders) {
+		switch {
+		case c.Code == dist.CodeBuiltinName:
+		case !c.Usable():
+			set.Refuse(c.Name, diag.Clean(c.Registered()))
+		case !c.Exec:
+			set.Refuse(c.Name, fmt.Sprintf("registered by %s %s as a Python class, and providers of sandboxes are programs that speak the plugin protocol", c.Package, c.Version))
+		default:
+			set.Later(c.Name, origin(c), func() (sandbox.Provider, error) {
+				reason := func(err error) error {
+					return fmt.Errorf("registered by %s %s but failed to load: %w", c.Package, c.Version, err)
+				}
+				t, err := p.Type(ctx, c)
+				if err != nil {
+					return nil, reason(err)
+				}
+				server, err := p.Server(c)
+				if err != nil {
+					return nil, reason(err)
+				}
+				return NewSandboxes(server, t, entryOf(c.Group, c.Name, c.Value), c.Package+" "+c.Version, filepath.Join(dir, c.Name)), nil
+			})
+		}
 	}
 }
 

@@ -27,6 +27,8 @@ type Features struct {
 	Dir string
 	// Minded: between PID 1 and each command is a process that minds it.
 	Minded bool
+	// NoTerminals: commands can't have a terminal, and Exec refuses them.
+	NoTerminals bool
 	// Egress: allow_all reaches public addresses alone.
 	Egress bool
 	// Spec is the least that a box of the provider needs; the suite sets the other fields.

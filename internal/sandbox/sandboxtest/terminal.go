@@ -107,6 +107,10 @@ func (s *screen) has(text string) func() bool {
 }
 
 func terminal(t *testing.T, s *suite) {
+	if s.f.NoTerminals {
+		noTerminal(t, s)
+		return
+	}
 	box := s.box(t)
 	keysR, keys, err := os.Pipe()
 	if err != nil {
@@ -173,6 +177,10 @@ func terminal(t *testing.T, s *suite) {
 }
 
 func terminalOfAUser(t *testing.T, s *suite) {
+	if s.f.NoTerminals {
+		noTerminal(t, s)
+		return
+	}
 	box := s.box(t)
 	addUsers(t, box)
 	c := sh(`echo me >/dev/tty; stat -c %u $(tty)`)
@@ -188,6 +196,10 @@ func terminalOfAUser(t *testing.T, s *suite) {
 }
 
 func terminalTimeout(t *testing.T, s *suite) {
+	if s.f.NoTerminals {
+		noTerminal(t, s)
+		return
+	}
 	box := s.box(t)
 	shown := &screen{}
 	// The one that stays holds the terminal; it ignores the hang-up.
@@ -201,5 +213,18 @@ func terminalTimeout(t *testing.T, s *suite) {
 	c.Timeout = 300 * time.Millisecond
 	if exit, err = guest.Attach(t.Context(), box, c, guest.Terminal{Out: shown}); err != nil || !exit.TimedOut {
 		t.Errorf("a time-out: %+v, %v", exit, err)
+	}
+}
+
+// noTerminal: a provider without terminals says so, and starts nothing.
+func noTerminal(t *testing.T, s *suite) {
+	b := s.box(t)
+	c := argv("touch", "/tmp/started")
+	c.TTY = &guest.TTY{Rows: 24, Cols: 80, Open: func(*os.File) { t.Error("there is a terminal all the same") }}
+	if _, err := b.Exec(t.Context(), c, [3]*os.File{}); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("a terminal: %v, want ErrUnsupported", err)
+	}
+	if _, err := b.Stat(t.Context(), "/tmp/started"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the command was started: %v", err)
 	}
 }
