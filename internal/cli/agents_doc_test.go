@@ -8,6 +8,7 @@ import (
 
 // TestAgentsPage: the agents of docs/agents.md work, and the commands shown there print what is shown.
 func TestAgentsPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "agents.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -72,6 +72,7 @@ func layOut(t *testing.T, dir string, files []shown) {
 
 // TestBundlesPage: the bundle of docs/bundles.md is one, has an example of everything, and the commands shown there print what is shown.
 func TestBundlesPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "bundles.md"))
 	if err != nil {
 		t.Fatal(err)

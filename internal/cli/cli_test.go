@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -31,6 +33,11 @@ func TestMain(m *testing.M) {
 	if _, ok := os.LookupEnv(plugin.Variable); ok {
 		os.Exit(acme().Main(context.Background(), os.Args[1:]))
 	}
+	// Most of what a test takes is waiting for other processes. The flag of the command line, which is parsed later, overrules it.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
 	testscript.Main(m, map[string]func(){"agent-env": program})
 }
 
@@ -40,6 +47,7 @@ func program() {
 
 // TestScripts: each script is the specification of one behaviour of the command line. The first word of its name is the topic.
 func TestScripts(t *testing.T) {
+	t.Parallel()
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,

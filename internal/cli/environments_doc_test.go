@@ -9,6 +9,7 @@ import (
 
 // TestEnvironmentsPage: the environment of docs/environments.md works, and the commands shown there print what is shown.
 func TestEnvironmentsPage(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("python3"); err != nil {
 		if os.Getenv("REQUIRE") != "" {
 			t.Fatal("python3 is missing")

@@ -30,8 +30,10 @@ func marked(t *testing.T, text string) []string {
 
 // TestKilled: nothing outlives a killed run, and the next command sweeps what it left and says so.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	for _, at := range []string{"tasks/t.json: v1", "step 1/2 box (deploy_sandbox)", "step 1/2 box done", "step 2/2 long (verify_sandbox)"} {
 		t.Run(at, func(t *testing.T) {
+			t.Parallel()
 			home := sleeper(t)
 			seconds := fmt.Sprintf("sleep 100.%d", time.Now().UnixNano()) // so that its process can be told from all others
 			task := filepath.Join(home, "b", "tasks", "t.json")
@@ -71,6 +73,7 @@ func TestKilled(t *testing.T) {
 
 // TestTwelveAtOnce: of many runs of one folder one writes, the others find everything unchanged, and all pass.
 func TestTwelveAtOnce(t *testing.T) {
+	t.Parallel()
 	home := sleeper(t)
 	task := filepath.Join(home, "b", "tasks", "t.json")
 	if err := os.WriteFile(task, []byte(strings.ReplaceAll(read(t, task), "sleep 100", "true")), 0o644); err != nil {
@@ -109,6 +112,7 @@ func TestTwelveAtOnce(t *testing.T) {
 // TestTwelveThatOverlap: twelve runs of two bundles that declare one artifact of the same content, and of tasks that share others. All pass, and
 // what two runs of one bundle share is written once.
 func TestTwelveThatOverlap(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
 	for _, b := range []string{"a", "b"} {
 		for name, text := range map[string]string{

@@ -8,6 +8,7 @@ import (
 
 // TestGitPluginsPage: the commands of docs/git-plugins.md print what is shown there.
 func TestGitPluginsPage(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "git-plugins.md"))
 	if err != nil {
 		t.Fatal(err)

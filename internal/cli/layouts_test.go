@@ -215,6 +215,7 @@ func bytesOf(t *testing.T, dir string) map[string]string {
 
 // TestMalformedLayouts: every malformed environment or universe is refused by a dry run and by a run, before a byte of the store is changed.
 func TestMalformedLayouts(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
 	if code, out := inProcess(t, home, "run", sound(t, home, "f"), "--dry-run"); code != 0 {
 		t.Fatal(out)
@@ -252,6 +253,7 @@ func TestMalformedLayouts(t *testing.T) {
 
 // TestOddNames: whatever the one file of an environment is called, it is written, loaded, and comes back.
 func TestOddNames(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
 	const data = `{"owner": "a@example.com", "emails": [{"id": "c-1", "from": "x@example.com", "subject": "one", "body": "two"}]}`
 	for i, name := range []string{"a\nb.json", strings.Repeat("n", 255), "a%2fb%00?x#y.json", "-rf \x1b[31m", "...", "a\\b'\"`$(x)"} {
@@ -290,8 +292,10 @@ func wide(t *testing.T, home string, n int) string {
 
 // TestStoppedWrites: a write that is stopped in its midst, whatever the signal, leaves nothing in the way of the next, which is whole.
 func TestStoppedWrites(t *testing.T) {
+	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGKILL} {
 		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
 			home := newHome(t)
 			dir := wide(t, home, 200)
 			for _, after := range []time.Duration{60, 150, 250} {
@@ -321,6 +325,7 @@ func TestStoppedWrites(t *testing.T) {
 
 // TestTwoWriters: of two runs that write one universe at once, one writes and the other finds it written.
 func TestTwoWriters(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
 	dir := wide(t, home, 200)
 	a, b := start(t, home, "bundle", "register", dir), start(t, home, "bundle", "register", dir)

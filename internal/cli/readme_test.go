@@ -48,6 +48,7 @@ func steady(s string) string {
 
 // TestReadmeSession: what the README shows is what happens.
 func TestReadmeSession(t *testing.T) {
+	t.Parallel()
 	readme, err := os.ReadFile(filepath.Join("..", "..", "README.md"))
 	if err != nil {
 		t.Fatal(err)

@@ -165,6 +165,7 @@ func fits(typ string, v any) bool {
 
 // TestShowJSON holds what the program prints of real runs to docs/json.md.
 func TestShowJSON(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
 	agentEnv := func(args ...string) []byte {
 		t.Helper()

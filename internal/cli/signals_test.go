@@ -109,9 +109,11 @@ func TestFirstSignalTearsDown(t *testing.T) {
 
 // TestSignalsInEachPhase: whenever a signal comes, the run takes down what it has made, itself, before it ends.
 func TestSignalsInEachPhase(t *testing.T) {
+	t.Parallel()
 	for sig, code := range map[syscall.Signal]int{syscall.SIGINT: 130, syscall.SIGTERM: 143} {
 		for _, at := range []string{"tasks/t.json: v1", "step 1/2 box (deploy_sandbox)", "step 1/2 box done"} {
 			t.Run(sig.String()+"/"+at, func(t *testing.T) {
+				t.Parallel()
 				home := sleeper(t)
 				seconds := fmt.Sprintf("sleep 100.%d", time.Now().UnixNano()) // so that its process can be told from all others
 				task := filepath.Join(home, "b", "tasks", "t.json")
@@ -140,6 +142,7 @@ func TestSignalsInEachPhase(t *testing.T) {
 
 // TestSecondSignalStopsAtOnce: both signals come while the process is stopped, so that the second is there before the teardown can end.
 func TestSecondSignalStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	home := sleeper(t)
 	r := start(t, home, "run", "./b")
 	r.until(t, "step 2/2 long (verify_sandbox)")
@@ -162,6 +165,7 @@ func TestSecondSignalStopsAtOnce(t *testing.T) {
 
 // TestQuitStopsAtOnce: Ctrl-\ is for those who won't wait, and no time for a word about this program's inside.
 func TestQuitStopsAtOnce(t *testing.T) {
+	t.Parallel()
 	home := sleeper(t)
 	r := start(t, home, "run", "./b")
 	r.until(t, "step 2/2 long (verify_sandbox)")
@@ -213,6 +217,7 @@ func swept(t *testing.T, home string) {
 
 // TestKeep: the sandboxes of a kept run stay up until a signal, which is how the command is meant to end.
 func TestKeep(t *testing.T) {
+	t.Parallel()
 	home := sleeper(t)
 	quick := strings.ReplaceAll(read(t, filepath.Join(home, "b", "tasks", "t.json")), "sleep 100", "true")
 	if err := os.WriteFile(filepath.Join(home, "b", "tasks", "t.json"), []byte(quick), 0o644); err != nil {

@@ -32,6 +32,7 @@ func onTerminal(t *testing.T, home string, env []string, args ...string) string 
 
 // TestTerminal: on a terminal bars replace the lines of steps; what is no terminal, or a dumb one, gets lines.
 func TestTerminal(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
 	live := onTerminal(t, home, nil, "run", "hello")
 	if strings.Contains(live, "step 1/3") || !strings.Contains(live, "Tasks:\n") || !strings.Contains(live, "\x1b[32mpassed\x1b[0m (hello: 1)") {
@@ -98,6 +99,7 @@ func TestTypedInput(t *testing.T) {
 // TestLiveRuns: runs that last show what is under way: the steps, how many have ended, the sandboxes; steps that run again are not counted twice, and nothing of
 // it stays.
 func TestLiveRuns(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
 	write := func(name, text string) {
 		t.Helper()
@@ -135,6 +137,7 @@ func TestLiveRuns(t *testing.T) {
 
 // TestPersonAtTerminal: a person at the terminal of a run is asked what an agent says whom they play, and the bars leave the screen meanwhile.
 func TestPersonAtTerminal(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
 	for name, text := range map[string]string{
 		"tasks/review.json": `[

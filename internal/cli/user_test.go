@@ -12,6 +12,7 @@ import (
 
 // TestOrdinaryUser: nothing needs root. As root the test becomes somebody who owns nothing but a home.
 func TestOrdinaryUser(t *testing.T) {
+	t.Parallel()
 	dir, err := os.MkdirTemp("", "ordinary-user-") //nolint:usetesting // the folder of t.TempDir can be entered by its owner alone
 	if err != nil {
 		t.Fatal(err)

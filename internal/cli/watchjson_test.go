@@ -13,6 +13,7 @@ import (
 
 // TestWatchTellsTheSame: what runs watch prints of a run afterwards, from its record, is what the process that drove it printed meanwhile.
 func TestWatchTellsTheSame(t *testing.T) {
+	t.Parallel()
 	home := newHome(t)
 	lines := func(args ...string) (out []map[string]any, code int) {
 		t.Helper()
