@@ -166,14 +166,15 @@ type rig struct {
 
 func none(string) (string, bool) { return "", false }
 
-func serve(t *testing.T, d *desk, change func(*computer.Options)) *rig {
+// serve serves a desk, or the driver that stands on it.
+func serve(t *testing.T, d *desk, change func(*computer.Options), on ...computer.Driver) *rig {
 	t.Helper()
 	s := computer.DefaultSettings()
 	o := computer.Options{Home: t.TempDir(), Lookup: none, Settings: &s, Platform: &computer.Platform{OS: "linux", Arch: "amd64", Display: "x11"}, Identity: func(c env.Call) string { return c.Role }}
 	if change != nil {
 		change(&o)
 	}
-	c, err := computer.New(d, o)
+	c, err := computer.New(append(on, d)[0], o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -103,7 +103,8 @@ type frames struct {
 	kept   []*frame // oldest first
 	latest map[string]string
 
-	// pixels are those of one frame: of the last that was captured or cropped from, since most crops are of it.
+	// pixels are those of one frame: of the last that was captured, since most crops are of it. pixelsOf is nil when they are nothing but memory, of
+	// which one is enough for captures that come one after another.
 	pixelsOf *frame
 	pixels   Image
 }
@@ -154,15 +155,40 @@ func (s *frames) latestOf(caller string) *frame {
 	return f
 }
 
-// picture is a frame's pixels.
-func (s *frames) picture(f *frame) (*image.RGBA, error) {
+// picture is a part of a frame, in its pixels; it shares nothing with the frame.
+func (s *frames) picture(f *frame, box image.Rectangle) (*image.RGBA, error) {
 	s.mu.Lock()
-	of, pixels := s.pixelsOf, s.pixels
+	var pixels Image
+	if s.pixelsOf == f && s.pixels.per() != 0 {
+		pixels = s.pixels.part(box, nil) // while nobody captures over it
+	}
 	s.mu.Unlock()
-	if of == f {
+	if pixels.Data != nil {
 		return pixels.pixels()
 	}
-	return Image{Format: PNG, Data: f.png}.pixels()
+	all, err := Image{Format: PNG, Data: f.png}.pixels()
+	if err != nil {
+		return nil, err
+	}
+	return crop(all, box).pixels()
+}
+
+// memory gives away the pixels that are kept, to be captured over; nil when there are none.
+func (s *frames) memory() []byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.pixels.Data
+	s.pixelsOf, s.pixels = nil, Image{}
+	return b
+}
+
+// keep takes memory back that is needed no more.
+func (s *frames) keep(pixels Image) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pixelsOf == nil {
+		s.pixels = pixels
+	}
 }
 
 // current refuses a frame of another display than the one there is.

@@ -135,9 +135,5 @@ func encodeJPEG(p image.Image, quality int) ([]byte, error) {
 
 // crop is a part of a picture, which shares nothing with it.
 func crop(p *image.RGBA, box image.Rectangle) Image {
-	out := Image{Format: RGBA, Width: box.Dx(), Height: box.Dy(), Data: make([]byte, 0, box.Dx()*box.Dy()*4)}
-	for y := box.Min.Y; y < box.Max.Y; y++ {
-		out.Data = append(out.Data, p.Pix[p.PixOffset(box.Min.X, y):p.PixOffset(box.Max.X, y)]...)
-	}
-	return out
+	return Image{RGBA, p.Rect.Dx(), p.Rect.Dy(), p.Pix}.part(box, nil)
 }

@@ -268,7 +268,7 @@ func (c *Computer) shoot(ctx context.Context) (*frame, Image, error) {
 		return nil, Image{}, err
 	}
 	f.at = time.Now()
-	pixels, err := c.driver.Capture(ctx)
+	pixels, err := c.pixels(ctx)
 	if err != nil {
 		return nil, Image{}, coded(ctx, Internal, err)
 	}
@@ -282,6 +282,14 @@ func (c *Computer) shoot(ctx context.Context) (*frame, Image, error) {
 	return f, pixels, nil
 }
 
+// pixels captures the screen, into memory that it has where the driver can.
+func (c *Computer) pixels(ctx context.Context) (Image, error) {
+	if d, ok := c.driver.(Recapturer); ok {
+		return d.CaptureInto(ctx, c.frames.memory())
+	}
+	return c.driver.Capture(ctx)
+}
+
 func (c *Computer) caller(ctx context.Context) string { return c.identity(env.CallFrom(ctx)) }
 
 // checks are what has to hold before the computer is ready. They send no input.
@@ -292,10 +300,13 @@ func (c *Computer) checks(ctx context.Context) []Check {
 		out = append(out, Check{"display", false, said(err)}, Check{"capture", false, "the display didn't answer"})
 	} else {
 		out = append(out, Check{"display", true, d.String()})
-		f, _, err := c.shoot(ctx)
+		f, pixels, err := c.shoot(ctx)
 		if err != nil {
 			out = append(out, Check{"capture", false, said(err)})
 		} else {
+			if _, ok := c.driver.(Recapturer); ok {
+				c.frames.keep(pixels)
+			}
 			out = append(out, Check{"capture", true, fmt.Sprintf("%d×%d", f.width, f.height)})
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"image"
 	"slices"
 	"strings"
 	"time"
@@ -56,14 +57,14 @@ type ListResult struct {
 }
 
 // answer is a tool's result: what happened in words, the same for programs, and an image where there is one.
-func answer(summary string, structured any, image []byte, format Format) (*mcp.CallToolResult, error) {
+func answer(summary string, structured any, picture []byte, format Format) (*mcp.CallToolResult, error) {
 	raw, err := json.Marshal(structured)
 	if err != nil {
 		return nil, Fail(Internal, "the result can't be written: %v", err)
 	}
 	r := &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: summary}}, StructuredContent: json.RawMessage(raw)}
-	if image != nil {
-		r.Content = append(r.Content, &mcp.ImageContent{Data: image, MIMEType: "image/" + string(format)})
+	if picture != nil {
+		r.Content = append(r.Content, &mcp.ImageContent{Data: picture, MIMEType: "image/" + string(format)})
 	}
 	return r, nil
 }
@@ -183,7 +184,7 @@ func (c *Computer) screenshot(ctx context.Context, in screenshotInput) (*mcp.Cal
 	if Format(in.Format) != JPEG {
 		return answer(summary, out, f.png, PNG)
 	}
-	p, err := c.frames.picture(f)
+	p, err := c.frames.picture(f, image.Rect(0, 0, f.width, f.height))
 	if err != nil {
 		return nil, coded(ctx, Internal, err)
 	}
@@ -208,11 +209,11 @@ func (c *Computer) part(ctx context.Context, in screenshotInput) (*frame, string
 	if err != nil {
 		return nil, "", err
 	}
-	p, err := c.frames.picture(parent)
+	p, err := c.frames.picture(parent, box)
 	if err != nil {
 		return nil, "", coded(ctx, Internal, err)
 	}
-	cut := crop(p, box)
+	cut := Image{RGBA, p.Rect.Dx(), p.Rect.Dy(), p.Pix}
 	f := *parent
 	if f.png, err = c.encode(cut); err != nil {
 		return nil, "", coded(ctx, Internal, err)

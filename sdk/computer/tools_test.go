@@ -2,6 +2,7 @@ package computer_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"image/color"
@@ -268,4 +269,44 @@ func (r *rig) tool(name string) string {
 		}
 	}
 	return ""
+}
+
+// reuser is a desk that captures into the memory it is given.
+type reuser struct {
+	*desk
+	reused int
+}
+
+func (d *reuser) CaptureInto(ctx context.Context, buf []byte) (computer.Image, error) {
+	m, err := d.Capture(ctx)
+	if cap(buf) >= len(m.Data) {
+		d.reused++
+	}
+	m.Data = append(buf[:0], m.Data...)
+	return m, err
+}
+
+// TestCaptureInto: captures share one piece of memory, and frames stay what they were.
+func TestCaptureInto(t *testing.T) {
+	d := &reuser{desk: newDesk()}
+	r := serve(t, d.desk, func(o *computer.Options) { o.Identity = nil }, d)
+	const white = "\xff\xff\xff\xff"
+	for range 3 {
+		r.call("computer_screenshot", `{}`)
+		d.spot(10, 20)
+	}
+	for id, want := range map[string]bool{"f1": false, "f2": true, "f3": true} {
+		got := r.call("computer_screenshot", `{"frame_id":"`+id+`","region":[10,20,11,21]}`)
+		b, _ := got["image"].([]byte)
+		m, err := png.Decode(bytes.NewReader(b))
+		if err != nil {
+			t.Fatal(id, err)
+		}
+		if at := color.RGBAModel.Convert(m.At(0, 0)).(color.RGBA); (string([]byte{at.R, at.G, at.B, at.A}) == white) != want {
+			t.Errorf("%s shows %v", id, at)
+		}
+	}
+	if d.reused < 2 {
+		t.Errorf("memory was used again %d times", d.reused)
+	}
 }

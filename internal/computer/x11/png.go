@@ -29,6 +29,9 @@ const (
 	worthIt   = 0.8
 )
 
+// someRows are made and compressed at a time: few enough to stay in a processor's cache.
+const someRows = 32
+
 // Encode writes a picture in one of the formats of bytes.
 func (e *Encoder) Encode(m computer.Image) ([]byte, error) {
 	if err := m.Check(); err != nil {
@@ -53,7 +56,6 @@ func (e *Encoder) Encode(m computer.Image) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode a capture: %w", err)
 	}
-	w.fill(m, filtered, 0, m.Height)
 	w.out.Reset()
 	w.out.WriteString("\x89PNG\r\n\x1a\n")
 	head := binary.BigEndian.AppendUint32(nil, uint32(m.Width))
@@ -61,7 +63,7 @@ func (e *Encoder) Encode(m computer.Image) ([]byte, error) {
 	w.chunk("IHDR", append(head, 8, 2, 0, 0, 0)) // 8 bits, RGB
 	begin := w.out.Len()
 	w.out.WriteString("\x00\x00\x00\x00IDAT")
-	if err := w.deflate(); err != nil {
+	if err := w.deflate(m, filtered); err != nil {
 		return nil, fmt.Errorf("encode a capture: %w", err)
 	}
 	body := w.out.Bytes()[begin:]
@@ -79,11 +81,14 @@ func (w *work) chunk(name string, data []byte) {
 	w.out.Write(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(w.out.Bytes()[begin:])))
 }
 
-// deflate compresses the rows to the end of the output.
-func (w *work) deflate() error {
+// deflate compresses the rows of the picture to the end of the output, some at a time.
+func (w *work) deflate(m computer.Image, filtered bool) error {
 	w.zip.Reset(&w.out)
-	if _, err := w.zip.Write(w.rows); err != nil {
-		return err
+	for y := 0; y < m.Height; y += someRows {
+		w.fill(m, filtered, y, min(y+someRows, m.Height))
+		if _, err := w.zip.Write(w.rows); err != nil {
+			return err
+		}
 	}
 	return w.zip.Close()
 }
@@ -93,18 +98,21 @@ func (w *work) hard(m computer.Image) (bool, error) {
 	if m.Height < 4*triedRows {
 		return false, nil
 	}
-	var rows []byte
+	w.out.Reset()
+	w.zip.Reset(&w.out)
+	total := 0
 	for i := range triedRows {
 		y := i * m.Height / triedRows
 		w.fill(m, false, y, y+1)
-		rows = append(rows, w.rows...)
+		total += len(w.rows)
+		if _, err := w.zip.Write(w.rows); err != nil {
+			return false, err
+		}
 	}
-	w.rows = append(w.rows[:0], rows...)
-	w.out.Reset()
-	if err := w.deflate(); err != nil {
+	if err := w.zip.Close(); err != nil {
 		return false, err
 	}
-	return float64(w.out.Len()) > worthIt*float64(len(rows)), nil
+	return float64(w.out.Len()) > worthIt*float64(total), nil
 }
 
 // fill makes rows of PNG, a filter's number and RGB, of rows of the picture; filtered ones are differences to the row above.
