@@ -55,6 +55,11 @@ func (a *App) GitPolicy(ctx context.Context) (git.Policy, error) {
 	if v, ok := sources.Get("files").Bool(); ok {
 		p.Files = v
 	}
+	if p.Mirror = sources.Get("mirror").Text(); p.Mirror != "" {
+		if err := git.CheckMirror(p.Mirror, p.PlainHTTP); err != nil {
+			return git.Policy{}, err
+		}
+	}
 	for _, list := range [][]string{p.Allow, p.Official, p.Acked} {
 		for _, pattern := range list {
 			if err := git.CheckPattern(pattern); err != nil {

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"agentenv.internal/agentenv/internal/agent"
@@ -175,8 +177,9 @@ func (s *standing) read(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var open []wanted
 	for _, c := range servers {
-		s.open(ctx, c, s.w.Root)
+		open = append(open, wanted{c, s.w.Root})
 	}
 	for _, p := range s.plugins.All {
 		if !p.Enabled {
@@ -203,7 +206,7 @@ func (s *standing) read(ctx context.Context) error {
 			s.warn("%s", text)
 		}
 		for _, c := range s.app.withDeps(p, deps, own) {
-			s.open(ctx, c, p.Dir)
+			open = append(open, wanted{c, p.Dir})
 		}
 		for _, name := range p.Manifest.Skills {
 			skill, err := readSkill(filepath.Join(p.Dir, "skills", name), name)
@@ -215,40 +218,66 @@ func (s *standing) read(ctx context.Context) error {
 			s.up.Skills = append(s.up.Skills, skill.Name)
 		}
 	}
+	s.open(ctx, open)
 	return ctx.Err()
 }
 
-// open connects to a server; dir is where a program of it starts.
-func (s *standing) open(ctx context.Context, c config.MCPServer, dir string) {
-	for _, m := range []map[string]string{c.Env, c.Headers} {
-		for _, v := range m {
-			s.app.redact.Add(v)
+// wanted is a server to connect to; dir is where a program of it starts.
+type wanted struct {
+	config.MCPServer
+	dir string
+}
+
+// open connects to servers, all at once, so that one that hangs holds up nobody, and lists them in their order.
+func (s *standing) open(ctx context.Context, all []wanted) {
+	type found struct {
+		server mcp.Server
+		tools  []json.RawMessage
+		err    error
+	}
+	got := make([]found, len(all))
+	var wg sync.WaitGroup
+	for i, w := range all {
+		for _, m := range []map[string]string{w.Env, w.Headers} {
+			for _, v := range m {
+				s.app.redact.Add(v)
+			}
 		}
+		wg.Go(func() {
+			f := &got[i]
+			if f.server, f.err = s.connect(ctx, w); f.err != nil {
+				return
+			}
+			if f.tools, f.err = f.server.Tools(ctx); f.err != nil {
+				f.err = fmt.Errorf("the MCP server %s doesn't list its tools: %w", w.Name, f.err)
+			}
+		})
 	}
-	var server mcp.Server
-	var err error
-	switch c.Transport {
+	wg.Wait()
+	for i, f := range got {
+		if f.server != nil {
+			s.opened = append(s.opened, f.server)
+		}
+		if f.err != nil {
+			s.warn("%v", f.err)
+			continue
+		}
+		for _, t := range f.tools {
+			s.up.Tools = append(s.up.Tools, mcp.ToolName(t))
+		}
+		s.servers = append(s.servers, deploy.MCP{Name: all[i].Name, Server: f.server})
+	}
+}
+
+func (s *standing) connect(ctx context.Context, w wanted) (mcp.Server, error) {
+	switch w.Transport {
 	case "stdio":
-		server, err = mcp.Start(ctx, mcp.Program{Name: c.Name, Argv: c.Command, Dir: dir, Env: c.Env, Lookup: s.app.opt.Env, Log: s.app.opt.Log})
+		return mcp.Start(ctx, mcp.Program{Name: w.Name, Argv: w.Command, Dir: w.dir, Env: w.Env, Lookup: s.app.opt.Env, Log: s.app.opt.Log})
 	case "sse":
-		err = fmt.Errorf("the MCP server %s speaks the older transport sse, which this program doesn't; use its streamable HTTP address", c.Name)
+		return nil, fmt.Errorf("the MCP server %s speaks the older transport sse, which this program doesn't; use its streamable HTTP address", w.Name)
 	default:
-		server, err = mcp.Dial(ctx, mcp.Remote{Name: c.Name, URL: c.URL, Headers: c.Headers, Log: s.app.opt.Log})
+		return mcp.Dial(ctx, mcp.Remote{Name: w.Name, URL: w.URL, Headers: w.Headers, Log: s.app.opt.Log})
 	}
-	if err != nil {
-		s.warn("%v", err)
-		return
-	}
-	s.opened = append(s.opened, server)
-	tools, err := server.Tools(ctx)
-	if err != nil {
-		s.warn("the MCP server %s doesn't list its tools: %v", c.Name, err)
-		return
-	}
-	for _, t := range tools {
-		s.up.Tools = append(s.up.Tools, mcp.ToolName(t))
-	}
-	s.servers = append(s.servers, deploy.MCP{Name: c.Name, Server: server})
 }
 
 // delegates connects the agent to those of the configuration, where the plugin that comes with the program for it is on.

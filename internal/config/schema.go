@@ -296,6 +296,7 @@ func gitPluginsTable() doc.Field {
 			of("acked_plans", strs("what was consented to of one source alone: a digest, a space and the source")),
 			of("plain_http", flag("http:// may be used, which is not encrypted")),
 			of("files", given(flag("repositories of this machine may be used"), true)),
+			of("mirror", str("a folder, by its absolute path, or an https address, that plugin vendor has filled: it is asked before any source")),
 			of("require_signature", flag("refuse what is not signed")))),
 		of("trust_unverified", flag("ask no consent")),
 		of("env_grants", strs("variables of the environment that plugin bundles may read while a workspace is made from them")),

@@ -295,6 +295,15 @@ func (p *Plugins) Declaring(ctx context.Context, s *git.Store, id string) (*git.
 	return m, err
 }
 
+// Vendor writes what is installed from git in the workspace here into a mirror, a folder.
+func (p *Plugins) Vendor(ctx context.Context, dir string) ([]git.Vendored, error) {
+	s, err := p.Store(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.Vendor(ctx, p.abs(dir))
+}
+
 // readPlugin reads the manifest of an installed plugin, with what is wrong with it; nil where its files aren't here or can't be meant.
 func readPlugin(ctx context.Context, s *git.Store, row git.Row) (*git.Manifest, diag.List, error) {
 	h, err := s.Tree(ctx, row.TreeSHA256)

@@ -40,7 +40,12 @@ type Maker struct {
 	// Env are variables of the environment that bundles may read; nil: none.
 	Env func(string) (string, bool)
 	Now func() time.Time
+	// Limit is how long a bundle and its members may take to arrive; 0 is FetchLimit.
+	Limit time.Duration
 }
+
+// FetchLimit is how long a bundle and its members may take to arrive while a workspace is made.
+const FetchLimit = 300 * time.Second
 
 // Created is a workspace that stands.
 type Created struct {
@@ -253,21 +258,15 @@ func (m *Maker) from(ctx context.Context, root string, files map[string][]byte, 
 // bundle installs a plugin bundle into the folder and seeds what it says, in one change of the folder.
 func (m *Maker) bundle(ctx context.Context, o Order, f folder.Folder, out *Created) (_ func() error, err error) {
 	s := m.Store(f)
-	found, err := s.Fetch(ctx, []git.Want{{URL: o.Bundle, Ref: o.Ref, By: "workspace"}})
+	p, hold, err := m.bring(ctx, s, o)
 	if err != nil {
 		return nil, err
 	}
-	hold := found.Close
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, hold())
 		}
 	}()
-	p, err := pack.Fetch(ctx, s, found[0], m.Builtins)
-	if err != nil {
-		return nil, err
-	}
-	hold = func() error { return errors.Join(p.Close(), found.Close()) }
 	plan, err := s.Plan(ctx, p.Members, false)
 	if err != nil {
 		return nil, err
@@ -297,6 +296,25 @@ func (m *Maker) bundle(ctx context.Context, o Order, f folder.Folder, out *Creat
 		out.Warnings = append(out.Warnings, w.String())
 	}
 	return hold, nil
+}
+
+// bring fetches a bundle and its members, within the limit. hold lets go of them.
+func (m *Maker) bring(ctx context.Context, s *git.Store, o Order) (_ *pack.Pack, hold func() error, err error) {
+	limit := m.Limit
+	if limit == 0 {
+		limit = FetchLimit
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s and its members didn't arrive within %s; no workspace was made", o.Bundle, limit))
+	defer cancel()
+	found, err := s.Fetch(ctx, []git.Want{{URL: o.Bundle, Ref: o.Ref, By: "workspace"}})
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := pack.Fetch(ctx, s, found[0], m.Builtins)
+	if err != nil {
+		return nil, nil, errors.Join(err, found.Close())
+	}
+	return p, func() error { return errors.Join(p.Close(), found.Close()) }, nil
 }
 
 // Install seeds inside of a change of a workspace: what is seeded, what is turned on and the lock are committed together or not at all.

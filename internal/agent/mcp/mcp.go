@@ -47,9 +47,10 @@ type Remote struct {
 	Name, URL string // URL is its MCP endpoint, whole
 	Headers   map[string]string
 	Log       *slog.Logger
+	Limit     time.Duration // for its tools to be known; 0 is half a minute
 }
 
-// Dial connects to a server elsewhere: it answers when the server's tools are known, and fails when they aren't within half a minute.
+// Dial connects to a server elsewhere: it answers when the server's tools are known, and fails when they aren't within the limit.
 func Dial(ctx context.Context, r Remote) (Server, error) {
 	up := make(chan struct{}, 1)
 	c := child.New(child.Options{
@@ -62,7 +63,7 @@ func Dial(ctx context.Context, r Remote) (Server, error) {
 		},
 	})
 	c.Start(context.WithoutCancel(ctx))
-	wait, cancel := context.WithTimeout(ctx, openTime)
+	wait, cancel := context.WithTimeout(ctx, limit(r.Limit))
 	defer cancel()
 	for !c.Status().Listed {
 		select {
@@ -82,6 +83,14 @@ func Dial(ctx context.Context, r Remote) (Server, error) {
 		}
 	}
 	return &remote{c}, nil
+}
+
+// limit is how long a server may take to come up.
+func limit(d time.Duration) time.Duration {
+	if d == 0 {
+		return openTime
+	}
+	return d
 }
 
 type withHeaders struct {

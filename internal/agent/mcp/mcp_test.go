@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,5 +142,38 @@ func TestGone(t *testing.T) {
 	}
 	if _, err := s.Call(t.Context(), "greet", nil); !errors.Is(err, tools.ErrGone) {
 		t.Errorf("a call after the end: %v", err)
+	}
+}
+
+// Row 99: servers that hang are given up in time, and nothing that they started stays.
+func TestHanging(t *testing.T) {
+	mark := filepath.Join(t.TempDir(), "pid")
+	begin := time.Now()
+	_, err := tools.Start(t.Context(), tools.Program{
+		Name: "slow", Argv: []string{"/bin/sh", "-c", "sleep 300 & echo $! > " + mark + "; wait"}, Limit: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler),
+	})
+	if err == nil || !strings.Contains(err.Error(), "didn't answer within 300ms") {
+		t.Errorf("a program that hangs: %v", err)
+	}
+	b, err := os.ReadFile(mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(b)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)); err == nil && !strings.Contains(string(stat), ") Z ") {
+		t.Errorf("what it started is there: %s", stat)
+	}
+	stop := make(chan struct{})
+	h := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-stop }))
+	defer h.Close()
+	defer close(stop)
+	if _, err := tools.Dial(t.Context(), tools.Remote{Name: "slow", URL: h.URL, Limit: 300 * time.Millisecond, Log: slog.New(slog.DiscardHandler)}); !errors.Is(err, tools.ErrGone) {
+		t.Errorf("a server that hangs: %v", err)
+	}
+	if took := time.Since(begin); took > 10*time.Second {
+		t.Errorf("it took %s", took)
 	}
 }

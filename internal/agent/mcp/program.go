@@ -28,6 +28,7 @@ type Program struct {
 	// Lookup is our environment, of which a program gets PATH, HOME and what tells of language, proxies and certificates.
 	Lookup func(string) (string, bool)
 	Log    *slog.Logger
+	Limit  time.Duration // for the handshake; 0 is half a minute
 }
 
 const (
@@ -47,7 +48,7 @@ type program struct {
 	closed sync.Once
 }
 
-// Start starts a program and shakes hands with it, for half a minute at most.
+// Start starts a program and shakes hands with it, within its limit.
 func Start(ctx context.Context, p Program) (_ Server, err error) {
 	if len(p.Argv) == 0 {
 		return nil, fmt.Errorf("the MCP server %s has no command", p.Name)
@@ -56,7 +57,8 @@ func Start(ctx context.Context, p Program) (_ Server, err error) {
 	if err := s.spawn(context.WithoutCancel(ctx)); err != nil {
 		return nil, fmt.Errorf("the MCP server %s can't be started: %w", p.Name, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, openTime)
+	within := limit(p.Limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("it didn't answer within %s", within))
 	defer cancel()
 	var got struct {
 		Version string `json:"protocolVersion"`

@@ -16,7 +16,7 @@ import (
 func gitVerbs(p *verb.Program) []*cobra.Command {
 	return []*cobra.Command{
 		newInstall(p), newSync(p), newVerify(p), newSwitch(p, true), newSwitch(p, false), newUninstall(p), newUninstallBundle(p),
-		newOutdated(p), newUpdate(p), newUpdateBundle(p), newPeek(p), newNew(p), newNewBundle(p), newBumpPins(p), newVerifyBundle(p), newInstallDeps(p),
+		newOutdated(p), newUpdate(p), newUpdateBundle(p), newPeek(p), newNew(p), newNewBundle(p), newBumpPins(p), newVerifyBundle(p), newInstallDeps(p), newVendor(p),
 	}
 }
 

@@ -105,14 +105,8 @@ func (f *Fetcher) fetchArchive(ctx context.Context, s Source, r Resolved, dst st
 	if resp.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("codeload.github.com answers %d", resp.StatusCode)
 	}
-	if err := f.unpack(ctx, resp.Body, dst); err != nil {
-		return nil, err
-	}
-	files, err := walk(ctx, os.DirFS(dst))
+	files, err := f.unpacked(ctx, resp.Body, dst)
 	if err != nil {
-		return nil, err
-	}
-	if err := checkFiles(files, f.o.Limits); err != nil {
 		return nil, err
 	}
 	got, err := gitTree(os.DirFS(dst), files)

@@ -31,6 +31,7 @@ const (
 const (
 	ByGit     = "git"
 	ByArchive = "archive"
+	ByMirror  = "mirror"
 )
 
 // FetchOptions are what a Fetcher works with.
@@ -88,7 +89,7 @@ type Fetched struct {
 	Ref      string
 	Commit   string
 	Tree     string // the digest of what is in Dir; see Sum
-	By       string // ByGit or ByArchive
+	By       string // ByGit, ByArchive or ByMirror
 	Dir      string
 	Files    int
 	Bytes    int64

@@ -83,9 +83,15 @@ func (s *Store) Fetch(ctx context.Context, wants []Want) (_ Items, err error) {
 	}
 	defer func() { err = errors.Join(err, work.close()) }()
 	wants = distinct(wants)
+	var mirror *mirror
+	if s.o.Policy.Mirror != "" {
+		if mirror, err = openMirror(ctx, s.o.Policy.Mirror); err != nil {
+			return nil, err
+		}
+	}
 	items, errs := make(Items, len(wants)), make([]error, len(wants))
 	each(len(wants), func(i int) {
-		items[i], errs[i] = s.fetch(ctx, wants[i], filepath.Join(work.dir, fmt.Sprint(i)), work.lock.File())
+		items[i], errs[i] = s.fetch(ctx, wants[i], mirror, filepath.Join(work.dir, fmt.Sprint(i)), work.lock.File())
 	})
 	if err := ctx.Err(); err != nil {
 		return nil, errors.Join(context.Cause(ctx), items.Close())
@@ -116,7 +122,7 @@ func (s *Store) allows(w Want) func(Source) error {
 	}
 }
 
-func (s *Store) fetch(ctx context.Context, w Want, dir string, hold *os.File) (*Item, error) {
+func (s *Store) fetch(ctx context.Context, w Want, mirror *mirror, dir string, hold *os.File) (*Item, error) {
 	src, err := ParseSource(w.URL)
 	if err != nil {
 		return nil, err
@@ -141,6 +147,10 @@ func (s *Store) fetch(ctx context.Context, w Want, dir string, hold *os.File) (*
 	if fullSHA().MatchString(w.Ref) && w.Commit == "" {
 		r.Commit = w.Ref
 	}
+	inMirror, tree := false, ""
+	if mirror != nil {
+		r, tree, inMirror = mirror.find(src, r)
+	}
 	if r.Commit == "" {
 		if r, err = f.Resolve(ctx, src, w.Ref); err != nil {
 			return nil, about(src, err)
@@ -153,7 +163,12 @@ func (s *Store) fetch(ctx context.Context, w Want, dir string, hold *os.File) (*
 	if err := os.MkdirAll(dst, 0o700); err != nil {
 		return nil, err
 	}
-	got, err := f.Fetch(ctx, src, r, dst)
+	var got Fetched
+	if inMirror {
+		got, err = mirror.fetch(ctx, f, src, r, tree, dst)
+	} else {
+		got, err = f.Fetch(ctx, src, r, dst)
+	}
 	if err != nil {
 		return nil, err
 	}

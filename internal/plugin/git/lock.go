@@ -35,7 +35,7 @@ type Row struct {
 	RequestedRef string          `json:"requested_ref"` // "": the default branch
 	ResolvedSHA  string          `json:"resolved_sha"`  // the commit, 40 hex digits
 	TreeSHA256   string          `json:"tree_sha256,omitempty"`
-	Fetch        string          `json:"fetch,omitempty"` // "git" or "archive"
+	Fetch        string          `json:"fetch,omitempty"` // "git", "archive" or "mirror"
 	InstalledAt  string          `json:"installed_at"`
 	By           string          `json:"by"`                     // cli, console, ops, sync, autoupdate, bundle:ID
 	DeclaredRef  string          `json:"declared_ref,omitempty"` // what the bundle pinned where RequestedRef is newer

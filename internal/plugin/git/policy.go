@@ -18,6 +18,7 @@ type Policy struct {
 	TrustUnverified bool     // no source needs consent
 	PlainHTTP       bool     // http:// may be used
 	Files           bool     // repositories of this machine may be used
+	Mirror          string   // a folder or an address that is asked before any source; "" for none. See CheckMirror
 }
 
 // Refused is a source that the policy doesn't allow.
