@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +20,7 @@ import (
 var desktopPrograms = [...]struct{ program, pack string }{{"Xvfb", "xvfb"}, {"openbox", "openbox"}}
 
 // computerWay is how a provider would run a computer: in its image, or among this machine's own programs, which only local boxes see.
-func computerWay(w way, engine sandbox.Builder, builds bool, p envstore.Part) (way, error) {
+func (m *maker) computerWay(w way, engine sandbox.Builder, builds bool, p envstore.Part) (way, error) {
 	w.process, w.spec.Self = true, true
 	root := p.Computer.Root
 	switch {
@@ -30,7 +29,7 @@ func computerWay(w way, engine sandbox.Builder, builds bool, p envstore.Part) (w
 			return w, unsupported("computer %q names no image, and runs among this machine's programs on local sandboxes alone: give it an image", p.Name)
 		}
 		for _, need := range desktopPrograms {
-			if _, err := exec.LookPath(need.program); err != nil {
+			if _, err := m.options.LookPath(need.program); err != nil {
 				return w, unsupported("computer %q needs %s, which this machine lacks: install the package %s, or give the computer an image that has it", p.Name, need.program, need.pack)
 			}
 		}

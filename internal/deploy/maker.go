@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,6 +53,8 @@ type EnvOptions struct {
 	Tools []string
 	// Foreign starts environments of types that the program lacks; nil: there are none.
 	Foreign Foreign
+	// LookPath tells where a program of this machine is, for computers without an image; nil: exec.LookPath.
+	LookPath func(program string) (string, error)
 }
 
 // maker starts the servers of environments.
@@ -63,6 +66,9 @@ type maker struct {
 }
 
 func newMaker(d *Deployments, files envstore.Reader, o EnvOptions) *maker {
+	if o.LookPath == nil {
+		o.LookPath = exec.LookPath
+	}
 	return &maker{boxes: d, store: files, options: o, images: newImages()}
 }
 
@@ -83,7 +89,7 @@ func (m *maker) choose(ctx context.Context, chain []string, isolation string, r 
 			refused = append(refused, m.boxes.unknown(name))
 			continue
 		}
-		w, err := wayOf(name, e.Value, r, p)
+		w, err := m.wayOf(name, e.Value, r, p)
 		if err == nil {
 			w.spec.Isolation = isolation
 			if c, checks := e.Value.(sandbox.Checker); checks {
@@ -106,13 +112,13 @@ func (m *maker) choose(ctx context.Context, chain []string, isolation string, r 
 const toBeBuilt = "to be built"
 
 // wayOf is how a provider would run a part.
-func wayOf(name string, p sandbox.Provider, r EnvRequest, part envstore.Part) (way, error) {
+func (m *maker) wayOf(name string, p sandbox.Provider, r EnvRequest, part envstore.Part) (way, error) {
 	w := way{provider: name, spec: sandbox.Spec{Lease: r.Lease, CPU: r.CPU, MemoryMB: r.MemoryMB, DiskMB: r.DiskMB, Labels: r.Labels}}
 	src := part.Source
 	engine, builds := p.(sandbox.Builder)
 	switch {
 	case part.Computer != nil:
-		return computerWay(w, engine, builds, part)
+		return m.computerWay(w, engine, builds, part)
 	case src.Process != nil && name == localProvider:
 		w.process, w.spec.Self = true, src.Process.Command[0] == env.Self
 	case src.Reference != "":

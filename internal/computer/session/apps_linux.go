@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -34,6 +33,15 @@ func (s *desktop) home() string {
 		}
 	}
 	return ""
+}
+
+// folder is where programs of the desktop start: the home, where there is one.
+func (s *desktop) folder() string {
+	dir := s.home()
+	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
+		return ""
+	}
+	return dir
 }
 
 func (s *desktop) socket(app string) string {
@@ -139,7 +147,7 @@ func (s *desktop) startApp(i int) error {
 	a := s.config.Apps[i]
 	p := program{argv: a.Server, dir: a.Dir, vars: s.vars(a)}
 	if len(p.argv) == 0 {
-		p.path, p.argv = "/proc/self/exe", []string{"agent-env", "computer", "app", "serve", cmp.Or(a.Dir, ".")}
+		p.path, p.argv = "/proc/self/exe", []string{"agent-env", "computer", "app", "serve", a.Dir, "--name", a.Name, "--launch"}
 	}
 	started, err := s.spawn(p)
 	if err != nil {

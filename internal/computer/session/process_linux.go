@@ -30,7 +30,7 @@ type process struct {
 type program struct {
 	path  string // "": found by the PATH
 	argv  []string
-	dir   string     // where it starts; "": in the home
+	dir   string     // where it starts; "": in the home, where there is one
 	vars  []string   // over those of the desktop
 	files []*os.File // its descriptors from 3 on
 }
@@ -53,7 +53,7 @@ func (s *desktop) spawn(p program) (*process, error) {
 			return nil, errors.New("there is no program " + p.argv[0])
 		}
 	}
-	cmd := &exec.Cmd{Path: p.path, Args: p.argv, Env: vars, Dir: cmp.Or(p.dir, s.home()), Stdout: s.config.Output, Stderr: s.config.Output, ExtraFiles: p.files}
+	cmd := &exec.Cmd{Path: p.path, Args: p.argv, Env: vars, Dir: cmp.Or(p.dir, s.folder()), Stdout: s.config.Output, Stderr: s.config.Output, ExtraFiles: p.files}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return start(cmd)
 }

@@ -165,6 +165,9 @@ func WithAll(t *testing.T, o deploy.EnvOptions, ps ...Named) *Rig {
 		chain = append(chain, p.Name)
 	}
 	r.Deploy = deploy.New(set, chain, slog.New(slog.DiscardHandler))
+	if o.LookPath == nil { // desktops of tests are fakes
+		o.LookPath = func(program string) (string, error) { return "/usr/bin/" + program, nil }
+	}
 	r.Envs = deploy.NewEnvs(r.Deploy, r.Store, o)
 	r.useModels(model.Patience{})
 	t.Cleanup(func() {

@@ -37,7 +37,7 @@ import (
 )
 
 // URN is the extension that tells of the app as a program, launches and stops it.
-const URN = wire.URNPrefix + "computer-app/v1"
+const URN = wire.URNComputerApp
 
 // DefaultTimeout is how long a data call may take unless an App says otherwise.
 const DefaultTimeout = 300 * time.Second
