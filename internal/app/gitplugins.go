@@ -118,6 +118,7 @@ func (a *App) Git() *gitplugins.Plugins {
 		Granted:   a.granted,
 		Delegates: a.Delegates,
 		Env:       a.opt.Env,
+		Secret:    a.secrets,
 	})
 }
 

@@ -124,6 +124,7 @@ func commands(p *verb.Program) []*cobra.Command {
 		computer.New(p),
 		plugin.New(p),
 		workspace.New(p),
+		newUp(p),
 		config.New(p),
 		schema.New(p),
 		newConform(p),

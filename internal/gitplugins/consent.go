@@ -2,6 +2,7 @@ package gitplugins
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -63,13 +64,23 @@ func packPlan(k *pack.Pack, g *git.Plan) *Plan {
 	return newPlan(git.Bundle, []git.Disclosure{}, &d, k.Sources())
 }
 
-// judge says which sources are known.
-func (p *Plan) judge(policy git.Policy) *Plan {
-	p.Sources = []Origin{}
+// judged is the plan that says which sources are known.
+func (p *Plan) judged(policy git.Policy) *Plan {
+	out := *p
+	out.Sources = []Origin{}
 	for _, src := range p.origins {
-		p.Sources = append(p.Sources, Origin{src.String(), policy.Trusted(src)})
+		out.Sources = append(out.Sources, Origin{src.String(), policy.Trusted(src)})
 	}
-	return p
+	return &out
+}
+
+// Judge says of a plan that was made earlier which sources are known now.
+func (p *Plugins) Judge(ctx context.Context, plan *Plan) (*Plan, error) {
+	policy, err := p.o.Policy(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return plan.judged(policy), nil
 }
 
 // NeedsAck is the error of what nobody consented to yet. Nothing was changed.
@@ -155,7 +166,8 @@ func (p *Plugins) consented(ctx context.Context, policy git.Policy, plan *Plan) 
 		return nil
 	}
 	var unknown []string
-	for _, o := range plan.judge(policy).Sources {
+	plan = plan.judged(policy)
+	for _, o := range plan.Sources {
 		if !o.Known {
 			unknown = append(unknown, o.Source)
 		}
@@ -226,4 +238,49 @@ func (p *Plugins) Consent(ctx context.Context, a Ack) (Acked, error) {
 		})
 	})
 	return out, err
+}
+
+// HasConsent tells whether a consent that was stored counts: an untrusted configuration says nothing.
+func (p *Plugins) HasConsent(ctx context.Context, a Ack) (bool, error) {
+	policy, err := p.o.Policy(ctx)
+	if err != nil {
+		return false, err
+	}
+	if a.All {
+		return policy.TrustUnverified, nil
+	}
+	src, err := git.ParseSource(a.URL)
+	if err != nil || a.Digest == "" {
+		return err == nil && policy.Trusted(src), err
+	}
+	n, err := p.o.Settings(ctx)
+	return err == nil && slices.Contains(ackedPlans(n, src), a.Digest), err
+}
+
+// Lacks tells whether a plan lacks consent.
+func (p *Plugins) Lacks(ctx context.Context, plan *Plan) (bool, error) {
+	policy, err := p.o.Policy(ctx)
+	if err != nil {
+		return false, err
+	}
+	err = p.Gated().consented(ctx, policy, plan)
+	if _, ok := errors.AsType[*NeedsAck](err); ok {
+		return true, nil
+	}
+	return false, err
+}
+
+// Allows is nil for a source that plugins may come from, else a *git.Refused.
+func (p *Plugins) Allows(ctx context.Context, src git.Source) error {
+	policy, err := p.o.Policy(ctx)
+	if err != nil {
+		return err
+	}
+	return policy.Allows(src)
+}
+
+// DelegateNames are the agents that work may be handed to.
+func (p *Plugins) DelegateNames(ctx context.Context) ([]string, error) {
+	all, err := p.o.Delegates(ctx)
+	return sorted(all), err
 }

@@ -39,6 +39,7 @@ type Options struct {
 	Check     func(src []byte) diag.List
 	Granted   func(name string) (string, bool) // variables of the environment that plugin bundles may read
 	Env       func(name string) (string, bool)
+	Secret    func(ctx context.Context, key string) (string, bool, error) // of the workspace's secrets; nil: there are none
 	Delegates func(context.Context) (map[string]workspace.Delegate, error)
 }
 

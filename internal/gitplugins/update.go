@@ -82,7 +82,7 @@ func (p *Plugins) update(ctx context.Context, s *git.Store, row git.Row, dry boo
 		now := l.Plugin(row.ID)
 		switch {
 		case now == nil:
-			return fmt.Errorf("%s was uninstalled meanwhile", row.ID)
+			return &Absent{row.ID + " was uninstalled meanwhile"}
 		case now.ResolvedSHA == out.items[0].Fetched.Commit: // a tag that is newer may be of the same commit
 			now.RequestedRef, now.DeclaredRef = out.items[0].Want.Ref, out.items[0].Want.DeclaredRef
 		}
@@ -197,7 +197,7 @@ func (p *Plugins) updateBundle(ctx context.Context, s *git.Store, row git.Bundle
 		out.Retired = Removal{ID: u.ID}
 		now := l.Bundle(u.ID)
 		if now == nil {
-			return fmt.Errorf("the plugin bundle %s was uninstalled meanwhile", u.ID)
+			return &Absent{"the plugin bundle " + u.ID + " was uninstalled meanwhile"}
 		}
 		if differ(*now, fresh) {
 			*now = fresh

@@ -30,6 +30,7 @@ type BundleView struct {
 	Config         any      `json:"config"`  // suggested: nothing is written
 }
 
+// ViewBundle is a fetched plugin bundle as JSON says it; nil of none.
 func ViewBundle(k *pack.Pack) *BundleView {
 	if k == nil {
 		return nil
@@ -71,6 +72,7 @@ type PluginView struct {
 	UpToDate     bool        `json:"up_to_date"`
 }
 
+// Contributes is what a plugin brings.
 type Contributes struct {
 	Command   []string   `json:"command"`
 	Types     []TypeView `json:"types"` // that the program serves
@@ -91,6 +93,7 @@ type TypeView struct {
 	Name  string `json:"name"`
 }
 
+// ViewPlugin is a plugin as JSON says it.
 func ViewPlugin(fetched git.Fetched, ref string, m *git.Manifest) PluginView {
 	out := PluginView{
 		ID: m.ID, Name: m.Name, Version: m.Version, Description: m.Description, Source: fetched.Source.String(), Ref: ref, Commit: fetched.Commit, Tree: fetched.Tree,
@@ -139,6 +142,7 @@ type RowView struct {
 	At      string    `json:"installed_at"`
 }
 
+// ViewRow is a row of the lock, and what is here of it, as JSON says it.
 func ViewRow(s git.Standing, enabled bool) RowView {
 	out := RowView{s.ID, "plugin", s.State, nil, enabled, s.Row.SourceURL, s.Row.RequestedRef, s.Row.ResolvedSHA, s.Row.TreeSHA256, s.Row.By, s.Row.InstalledAt}
 	if s.Bundle {
@@ -212,6 +216,7 @@ type PeekView struct {
 	Problems    []string     `json:"problems"`
 }
 
+// MemberView is a member of a plugin bundle that was looked at.
 type MemberView struct {
 	ID      string      `json:"id"`
 	URL     string      `json:"url"`
@@ -221,6 +226,7 @@ type MemberView struct {
 	Error   *string     `json:"error"`
 }
 
+// ViewPeek is a look at a repository as JSON says it.
 func ViewPeek(k *Peek) PeekView {
 	f := k.Item.Fetched
 	out := PeekView{Kind: k.Item.Kind.String(), Source: f.Source.String(), Commit: f.Commit, Enabled: []string{}, Members: []MemberView{}, Problems: []string{}}
@@ -251,6 +257,26 @@ func ViewPeek(k *Peek) PeekView {
 			row.Builtin = true
 		}
 		out.Members = append(out.Members, row)
+	}
+	return out
+}
+
+// StateView is a row of the lock without what only a list shows.
+type StateView struct {
+	ID     string    `json:"id"`
+	Kind   string    `json:"kind"` // plugin or bundle
+	State  git.State `json:"status"`
+	Error  *string   `json:"error"`
+	Commit string    `json:"resolved_sha"`
+	Tree   string    `json:"tree_sha256"`
+}
+
+// ViewStates are rows of the lock and what is here of them, as JSON says it.
+func ViewStates(rows []git.Standing) []StateView {
+	out := []StateView{}
+	for _, r := range rows {
+		v := ViewRow(r, false)
+		out = append(out, StateView{v.ID, v.Kind, v.State, v.Error, v.Commit, v.Tree})
 	}
 	return out
 }

@@ -37,6 +37,7 @@ type Question struct {
 	Type     string // pack's types
 	Required bool
 	Secret   bool
+	Of       string // what asks: config (a setting), server (an MCP server) or secret (the pack)
 	Default  string
 	Choices  []string // of a delegate: those that there are
 }
@@ -45,7 +46,7 @@ type Question struct {
 func Questions(m *pack.Manifest, delegates []string) []Question {
 	var out []Question
 	for _, in := range m.Inputs {
-		q := Question{Key: in.Key, Label: in.Label, Help: in.Help, Type: in.Type, Required: in.Required && in.Type != pack.Boolean}
+		q := Question{Of: "config", Key: in.Key, Label: in.Label, Help: in.Help, Type: in.Type, Required: in.Required && in.Type != pack.Boolean}
 		if v := in.Value(); v != nil {
 			q.Default = fmt.Sprint(v)
 		}
@@ -56,11 +57,11 @@ func Questions(m *pack.Manifest, delegates []string) []Question {
 	}
 	for _, s := range m.Servers {
 		for _, in := range s.Inputs {
-			out = append(out, Question{Key: s.Name + ":" + in.Key, Label: in.Label, Type: pack.String, Secret: in.Secret, Default: in.Default})
+			out = append(out, Question{Of: "server", Key: s.Name + ":" + in.Key, Label: in.Label, Type: pack.String, Secret: in.Secret, Default: in.Default})
 		}
 	}
 	for _, s := range m.Secrets {
-		out = append(out, Question{Key: s.Key, Label: s.Label, Help: s.Placeholder, Type: pack.String, Required: s.Required, Secret: true})
+		out = append(out, Question{Of: "secret", Key: s.Key, Label: s.Label, Help: s.Placeholder, Type: pack.String, Required: s.Required, Secret: true})
 	}
 	return out
 }

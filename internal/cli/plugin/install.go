@@ -180,8 +180,8 @@ func stand(ctx context.Context, p *verb.Program, asJSON bool, do func(*git.Store
 	if asJSON {
 		err = errors.Join(err, p.Streams.JSON(struct {
 			verb.Format
-			Plugins []rowState `json:"plugins"`
-		}{verb.V1(), states(rows)}))
+			Plugins []gitplugins.StateView `json:"plugins"`
+		}{verb.V1(), gitplugins.ViewStates(all)}))
 	} else {
 		for _, r := range rows {
 			tail := ""
@@ -198,22 +198,4 @@ func stand(ctx context.Context, p *verb.Program, asJSON bool, do func(*git.Store
 		return verb.Exit(verb.Refused)
 	}
 	return err
-}
-
-// rowState is a row without what only a list shows.
-type rowState struct {
-	ID     string    `json:"id"`
-	Kind   string    `json:"kind"`
-	State  git.State `json:"status"`
-	Error  *string   `json:"error"`
-	Commit string    `json:"resolved_sha"`
-	Tree   string    `json:"tree_sha256"`
-}
-
-func states(rows []gitplugins.RowView) []rowState {
-	out := []rowState{}
-	for _, r := range rows {
-		out = append(out, rowState{r.ID, r.Kind, r.State, r.Error, r.Commit, r.Tree})
-	}
-	return out
 }

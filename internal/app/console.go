@@ -1,0 +1,56 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"agentenv.internal/agentenv/internal/console"
+	"agentenv.internal/agentenv/internal/gitplugins"
+	"agentenv.internal/agentenv/internal/plugin/dist"
+)
+
+// ConsoleOptions are how the console is served.
+type ConsoleOptions struct {
+	Token string
+	Names []string // host names that it is asked by, beside the loopback's
+}
+
+// Console is the console of the workspace here; folder.ErrNone where there is none. Each of its requests reads the configuration anew.
+func (a *App) Console(o ConsoleOptions) (*console.Server, error) {
+	if _, err := a.WorkspaceFolder(); err != nil {
+		return nil, err
+	}
+	log := a.opt.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return console.New(console.Options{
+		Token: o.Token, Names: o.Names, FetchOnly: a.fetchOnly(), Version: Version, Log: log,
+		Open: func(ctx context.Context) (*gitplugins.Plugins, func(context.Context) error, error) {
+			in := New(a.opt)
+			if err := in.ConfigProblems().Err(); err != nil {
+				return nil, nil, errors.Join(err, in.Close(ctx))
+			}
+			return in.Git(), in.Close, nil
+		},
+		Deps: func(ctx context.Context, id string) (_ []string, err error) {
+			in := New(a.opt)
+			defer func() { err = errors.Join(err, in.Close(ctx)) }()
+			out, err := in.InstallGitDeps(ctx, GitDeps{ID: id}, dist.Talk{})
+			return out.Packages, err
+		},
+	}), nil
+}
+
+// fetchOnly tells whether what the console installs stays off.
+func (a *App) fetchOnly() bool {
+	for _, name := range []string{"AGENT_ENV_PLUGIN_INSTALL_NO_ENABLE", "PROTOAGENT_PLUGIN_INSTALL_NO_ENABLE"} {
+		if v, ok := a.opt.Env(name); ok && slices.Contains([]string{"1", "true", "yes"}, strings.ToLower(strings.TrimSpace(v))) {
+			return true
+		}
+	}
+	return false
+}

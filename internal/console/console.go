@@ -1,0 +1,105 @@
+// Package console is what `agent-env up` serves: pages for people, and the HTTP API that they call.
+//
+// Words: the console is the server; a page is a static file below page/, embedded; a route is one method and path of the API, below /api/. The token is
+// what a person holds who may use the API.
+//
+// Pages hold nothing that is secret and are served to whoever asks; everything below /api/ needs the token. Every request is refused whose Host is no
+// name of this console (a page elsewhere whose name was made to lead here), or whose Origin is another page. What a request changes goes through
+// internal/gitplugins, as the command line's verbs do, under the configuration as it is when the request comes; an operation ends with its request.
+//
+// The next page: put NAME.html and NAME.js beside the others in page/ and list them in pages() with the path at which they are served; begin the script
+// with what page/api.js gives (the token, call, and el, which puts everything into the page as text), and add the page to the <nav> of every page. Its
+// routes go into a file of their own here, as plugins.go has them, and are listed in New; what they work on is a field of Options that internal/app
+// fills. Streams (a screen, events) are read by pages with fetch: EventSource and WebSocket can't send the token.
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"agentenv.internal/agentenv/internal/gitplugins"
+)
+
+// Options are what a console is made of.
+type Options struct {
+	Token string   // at least 22 characters; see front.NewSecret
+	Names []string // host names, beside the loopback's and the addresses of this machine, that the console is asked by
+	// Open answers the git plugins of the workspace under the configuration as it is now; done lets go of them.
+	Open func(ctx context.Context) (p *gitplugins.Plugins, done func(context.Context) error, err error)
+	// Deps installs the packages that an installed plugin declares, and answers them; nil where nothing can be installed.
+	Deps func(ctx context.Context, id string) ([]string, error)
+	// FetchOnly keeps what is installed off until somebody turns it on, and asks for no consent to fetch it.
+	FetchOnly bool
+	Version   string
+	Now       func() time.Time
+	Log       *slog.Logger
+}
+
+// Limits of one request.
+const (
+	maxBody       = 1 << 20
+	maxHeader     = 32 << 10
+	headerTimeout = 10 * time.Second
+	bodyTimeout   = 30 * time.Second
+	idleTimeout   = 2 * time.Minute
+	stopTimeout   = 10 * time.Second
+
+	quick = 30 * time.Second // reads of what is here
+	asks  = 2 * time.Minute  // questions to sources
+	fetch = 11 * time.Minute // one git may take ten
+)
+
+// Server is a console. Its methods may be called from several goroutines.
+type Server struct {
+	o      Options
+	mux    *http.ServeMux
+	looked looks
+	slots  chan struct{} // operations that fetch or change
+}
+
+// busy is how many operations run at once; others wait for their turn.
+const busy = 4
+
+// New makes a console; nothing is opened.
+func New(o Options) *Server {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	s := &Server{o: o, mux: http.NewServeMux(), slots: make(chan struct{}, busy), looked: looks{of: map[string]look{}}}
+	for _, rs := range [][]route{s.pluginRoutes(), s.bundleRoutes(), s.catalogRoutes()} {
+		for _, r := range rs {
+			s.mux.HandleFunc(r.pattern, s.serve(r))
+		}
+	}
+	return s
+}
+
+// Serve answers requests until ctx ends, then ends the operations that are under way (each leaves all or nothing) and closes l.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{
+		Handler: s, ReadHeaderTimeout: headerTimeout, ReadTimeout: bodyTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader,
+		BaseContext: func(net.Listener) context.Context { return ctx },
+		ErrorLog:    slog.NewLogLogger(s.o.Log.Handler(), slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve the console: %w", err)
+	case <-ctx.Done():
+	}
+	undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	if err := srv.Shutdown(undo); err != nil {
+		_ = srv.Close() // what still runs has lost its context already
+	}
+	if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the console: %w", err)
+	}
+	return nil
+}
