@@ -59,7 +59,7 @@ func (b *Bundle) refusal(k ref.Kind, text string) string {
 	} else if strings.HasPrefix(text, "@") {
 		return diag.Repr(text) + " is no id: ids that begin with @ begin with " + ref.LocalPrefix
 	}
-	if strings.HasPrefix(text, b.IDRoot+"/") {
+	if !b.Source.Part && strings.HasPrefix(text, b.IDRoot+"/") { // beside an entry alone there may be others
 		return diag.Repr(text) + " isn't in this bundle, though its id says so" + b.elsewhere(k, text)
 	}
 	return ""
