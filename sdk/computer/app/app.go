@@ -101,6 +101,7 @@ type Server struct {
 	apps  sync.WaitGroup // launched processes
 	once  sync.Once
 	ended error
+	grace time.Duration // from SIGTERM to SIGKILL
 }
 
 var validName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) })
@@ -135,7 +136,7 @@ func (a *App) check() error {
 // Open makes an app ready to be served: it makes the initial copy where there is none of this boot, and resets the data where an earlier server died
 // in the middle of changing them. One server has an app of a home at a time. It tells everything that is wrong with the App. Who calls it calls Close.
 func Open(ctx context.Context, a App, o Options) (*Server, error) {
-	s := &Server{app: a, socket: o.Socket, environ: o.Environ, client: o.Client, log: o.Log, turns: make(chan struct{}, 1)}
+	s := &Server{app: a, socket: o.Socket, environ: o.Environ, client: o.Client, log: o.Log, turns: make(chan struct{}, 1), grace: stopGrace}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	err := s.open(ctx, o)
 	if err == nil {

@@ -13,13 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"agentenv.internal/agentenv/sdk/computer/app"
 	"agentenv.internal/agentenv/sdk/wire"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is an app that is served for a test.
 type rig struct {

@@ -130,7 +130,7 @@ func (s *Server) launch(ctx context.Context) error {
 	}
 	s.apps.Go(func() { _ = cmd.Wait() }) // how it ends is its own affair
 	if err != nil {
-		return errors.Join(fmt.Errorf("write the app's pid down: %w", err), l.end(ctx))
+		return errors.Join(fmt.Errorf("write the app's pid down: %w", err), l.end(ctx, s.grace))
 	}
 	return nil
 }
@@ -167,7 +167,7 @@ func (s *Server) stop(ctx context.Context) error {
 	if err != nil || l == nil {
 		return err
 	}
-	if err := l.end(ctx); err != nil {
+	if err := l.end(ctx, s.grace); err != nil {
 		return fmt.Errorf("stop the app %s: %w", s.app.Name, err)
 	}
 	err = s.root.Remove(s.file(".pid"))
@@ -178,9 +178,9 @@ func (s *Server) stop(ctx context.Context) error {
 }
 
 // end sends SIGTERM, and SIGKILL to what is left after its grace; it returns when nothing is left.
-func (l *launched) end(ctx context.Context) error {
+func (l *launched) end(ctx context.Context, grace time.Duration) error {
 	told := map[int]bool{} // groups that know: who handles SIGTERM isn't disturbed again
-	done, err := l.until(ctx, stopGrace, func(group int) {
+	done, err := l.until(ctx, grace, func(group int) {
 		if !told[group] {
 			told[group] = true
 			_ = syscall.Kill(-group, syscall.SIGTERM) // one that is gone is gone

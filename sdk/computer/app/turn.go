@@ -79,7 +79,11 @@ func (s *Server) call(ctx context.Context, method string, work func(context.Cont
 		defer cancel()
 		defer stop()
 		done <- s.contract(limited, method, func(ctx context.Context) error {
-			return o.end(guarded(ctx, s.log, method, func() error { return work(ctx) }))
+			err := guarded(ctx, s.log, method, func() error { return work(ctx) })
+			if err != nil && limited.Err() != nil { // it fails because it was told to end
+				err = s.late(method)
+			}
+			return o.end(err)
 		})
 	})
 	select {
@@ -87,11 +91,7 @@ func (s *Server) call(ctx context.Context, method string, work func(context.Cont
 		return err
 	case <-limited.Done():
 	}
-	late := fmt.Errorf("%s took longer than %g s (data_timeout_s)", method, s.app.Timeout.Seconds())
-	if s.life.Err() != nil {
-		late = errEnding
-	}
-	if err, over := o.expire(late); over {
+	if err, over := o.expire(s.late(method)); over {
 		select { // it may be done by now, and know more
 		case err = <-done:
 		default:
@@ -99,6 +99,14 @@ func (s *Server) call(ctx context.Context, method string, work func(context.Cont
 		return err
 	}
 	return <-done
+}
+
+// late is why a call's work was told to end.
+func (s *Server) late(method string) error {
+	if s.life.Err() != nil {
+		return errEnding
+	}
+	return fmt.Errorf("%s took longer than %g s (data_timeout_s)", method, s.app.Timeout.Seconds())
 }
 
 // guarded makes an error of a hook's panic.
