@@ -6,6 +6,8 @@ import (
 	"math"
 	"net"
 	"os"
+	"runtime"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +34,12 @@ func Dispatch() {
 	case os.Args[0] == guest.MinderArgv0:
 		role = mind
 	case os.Args[0] == guest.LauncherArgv0:
-		role = launch
+		role = func() error {
+			if err := openMask(); err != nil {
+				return err
+			}
+			return launch()
+		}
 	}
 	if role == nil {
 		guest.SetPlaysPID1()
@@ -50,6 +57,21 @@ func Dispatch() {
 		os.Exit(1)
 	}
 	os.Exit(0)
+}
+
+// openMask starts the program anew where its caller had blocked signals: that is handed on by every fork, so that commands of boxes would be
+// deaf to them. The Go runtime keeps the mask that it found at its start.
+func openMask() error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var none, found unix.Sigset_t
+	if err := unix.PthreadSigmask(unix.SIG_SETMASK, &none, &found); err != nil {
+		return fmt.Errorf("let signals through: %w", err)
+	}
+	if found == none {
+		return nil
+	}
+	return fmt.Errorf("let signals through: %w", syscall.Exec("/proc/self/exe", os.Args, os.Environ()))
 }
 
 // closeForeign keeps what the program's own caller had open, such as a shell's "exec 9</", from every process that this one starts: a

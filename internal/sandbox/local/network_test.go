@@ -251,6 +251,8 @@ func TestNetworkHostLife(t *testing.T) {
 			t.Fatal(err)
 		}
 		within(t, time.Second, "the network host is gone", gone(host))
+		// What asks while the interface goes waits for an answer for long.
+		within(t, 30*time.Second, "the box's interface is gone", func() bool { return sh(t, box, "grep -c eth0 /proc/net/dev || true") == "0\n" })
 		if out, ok := status(t, box, greet); ok {
 			t.Errorf("the box still has a network: %s", out)
 		}

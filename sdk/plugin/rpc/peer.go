@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 )
 
 // Handler serves what the other side asks. Its methods are called from several goroutines.
@@ -373,7 +375,10 @@ func (p *Peer) send(m *message) error {
 	if len(b) > p.max {
 		return ErrTooLong
 	}
-	return p.w.line(append(b, '\n'))
+	if err = p.w.line(append(b, '\n')); errors.Is(err, syscall.EPIPE) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, os.ErrClosed) {
+		return fmt.Errorf("%w: %w", ErrClosed, err) // the reader is about to find the end too
+	}
+	return err
 }
 
 // encode is JSON without the escapes that HTML needs, and without its end of line.

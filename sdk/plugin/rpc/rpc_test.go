@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -241,6 +243,23 @@ func TestEndFailsEveryCall(t *testing.T) {
 	if err := a.Call(t.Context(), "wait", nil, nil, nil); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
+}
+
+// TestASideThatIsGone: a call that can't be sent, since nobody reads any more, fails as one whose connection has ended, before the reader has found that out.
+func TestASideThatIsGone(t *testing.T) {
+	in, end := io.Pipe()
+	r, w, err := os.Pipe()
+	if err := errors.Join(err, r.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p := New(in, w, nil)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(context.WithoutCancel(t.Context())) }()
+	if err := p.Call(t.Context(), "x", nil, nil, nil); !errors.Is(err, ErrClosed) || !errors.Is(err, syscall.EPIPE) {
+		t.Error(err)
+	}
+	_ = errors.Join(end.Close(), w.Close())
+	<-ended
 }
 
 // TestASideThatDoesNotRead: a call to it can be given up, and the connection ended.
