@@ -119,7 +119,7 @@ func (s *Store) Prune(ctx context.Context, keep func(Entry) bool) (Pruned, error
 			}
 		}
 	}
-	swept, err := s.sweepAll(ctx)
+	swept, err := s.Sweep(ctx)
 	out.Swept = swept
 	return out, errors.Join(append(errs, err, ctx.Err())...)
 }
@@ -154,8 +154,8 @@ func (s *Store) remove(name string) (removed bool, err error) {
 	return removed && err == nil, errors.Join(err, lock.Remove())
 }
 
-// sweepAll removes what dead builders of any key left.
-func (s *Store) sweepAll(ctx context.Context) (int, error) {
+// Sweep removes what dead builders of any key left, and tells how many folders those were.
+func (s *Store) Sweep(ctx context.Context) (int, error) {
 	es, err := os.ReadDir(filepath.Join(s.dir, tempDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return 0, nil

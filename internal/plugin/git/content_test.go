@@ -418,7 +418,7 @@ func TestSweep(t *testing.T) {
 	if err := errors.Join(os.MkdirAll(dead, 0o700), os.WriteFile(filepath.Join(dead, PluginFile), []byte(manifest), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Sweep(); err != nil {
+	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if left := staged(t, s); len(left) != 1 || left[0] != live.dir {

@@ -56,7 +56,7 @@ func after(t *testing.T, s *Store, repos []*gittest.Repo, what string) (all bool
 	}
 	mustInstall(t, s, false, wants...)
 	for end := time.Now().Add(10 * time.Second); len(staged(t, s)) > 0; time.Sleep(10 * time.Millisecond) { // a git that is ending holds its folder
-		if err := s.Sweep(); err != nil || time.Now().After(end) {
+		if err := s.Sweep(t.Context()); err != nil || time.Now().After(end) {
 			t.Fatalf("%s: left %v, %v", what, staged(t, s), err)
 		}
 	}

@@ -162,7 +162,7 @@ func (s *Store) register() error {
 
 // Prune removes the trees that no workspace's lock names. A lock that can't be read keeps everything.
 func (s *Store) Prune(ctx context.Context) (treestore.Pruned, error) {
-	if err := s.Sweep(); err != nil {
+	if err := s.Sweep(ctx); err != nil {
 		return treestore.Pruned{}, err
 	}
 	keep := map[string]bool{}
@@ -209,8 +209,11 @@ func (s *Store) Prune(ctx context.Context) (treestore.Pruned, error) {
 	return s.trees.Prune(ctx, func(e treestore.Entry) bool { return keep[e.Key] })
 }
 
-// Sweep removes what installs that were killed left.
-func (s *Store) Sweep() error {
+// Sweep removes what installs and removals that were killed left.
+func (s *Store) Sweep(ctx context.Context) error {
+	if _, err := s.trees.Sweep(ctx); err != nil {
+		return err
+	}
 	dir := filepath.Join(s.o.Dir, stagingDir)
 	es, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -261,7 +264,7 @@ type staging struct {
 }
 
 func (s *Store) stage(ctx context.Context) (*staging, error) {
-	if err := s.Sweep(); err != nil {
+	if err := s.Sweep(ctx); err != nil {
 		return nil, fmt.Errorf("remove what an earlier install left: %w", err)
 	}
 	for range 100 { // a sweep may come between the two steps
