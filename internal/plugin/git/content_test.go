@@ -157,7 +157,7 @@ func TestGitCommandLine(t *testing.T) {
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
 	path := os.Getenv("PATH")
-	script := fmt.Sprintf("#!/bin/sh\n{ for a in \"$@\"; do printf '%%s\\n' \"$a\"; done; /usr/bin/env; echo ======; } >> '%s'\nPATH='%s' exec git \"$@\"\n", log, path)
+	script := fmt.Sprintf("#!/bin/sh\n{ for a in \"$@\"; do printf '%%s\\n' \"$a\"; done; /usr/bin/env; } > '%s'.$$\nPATH='%s' exec git \"$@\"\n", log, path)
 	if err := os.WriteFile(filepath.Join(dir, "git"), []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -173,11 +173,18 @@ func TestGitCommandLine(t *testing.T) {
 		}
 	})
 	mustInstall(t, s, false, Want{URL: r.URL(), Ref: "main"})
-	b, err := os.ReadFile(log)
+	noted, err := filepath.Glob(log + ".*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	calls := strings.Split(strings.TrimSuffix(string(b), "======\n"), "======\n")
+	var calls []string
+	for _, file := range noted {
+		b, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		calls = append(calls, string(b))
+	}
 	if len(calls) < 4 {
 		t.Fatalf("%d calls of git", len(calls))
 	}

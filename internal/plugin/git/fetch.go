@@ -81,6 +81,7 @@ type Resolved struct {
 	Name   string // the ref's full name on the server (refs/tags/v1); "" for a commit asked for by its digits
 	Commit string // 40 hex digits; a tag's own object never
 	Tree   string // git's tree of the commit, where an archive is to be checked by it
+	ahead  *ahead // of what was fetched already; nil for nothing
 }
 
 // Fetched is a commit whose files are in a folder.
@@ -340,12 +341,15 @@ func about(s Source, err error) error {
 }
 
 func (f *Fetcher) fetchGit(ctx context.Context, s Source, r Resolved, dst string) ([]entry, []string, error) {
-	bare, done, err := f.bare(ctx)
-	if err != nil {
-		return nil, nil, err
+	bare, done, ok := r.ahead.take(r.Commit)
+	var err error
+	if !ok {
+		if bare, done, err = f.bare(ctx); err != nil {
+			return nil, nil, err
+		}
+		err = f.fetchRefs(ctx, s, bare, r.Commit)
 	}
 	defer done()
-	err = f.fetchRefs(ctx, s, bare, r.Commit)
 	if fail, ok := errors.AsType[*Failure](err); ok && (strings.Contains(fail.Text, "unadvertised object") || strings.Contains(fail.Text, "not our ref")) {
 		// A server of the old protocol gives only what refs name: everything is fetched, which is slow.
 		if err := f.fetchAll(ctx, s, bare); err != nil {

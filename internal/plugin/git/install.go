@@ -152,9 +152,10 @@ func (s *Store) fetch(ctx context.Context, w Want, mirror *mirror, dir string, h
 		r, tree, inMirror = mirror.find(src, r)
 	}
 	if r.Commit == "" {
-		if r, err = f.Resolve(ctx, src, w.Ref); err != nil {
+		if r, err = s.resolve(ctx, f, src, w.Ref); err != nil {
 			return nil, about(src, err)
 		}
+		defer r.ahead.close()
 	}
 	if i, err := s.cached(ctx, w, src, r); i != nil || err != nil {
 		return i, err
@@ -173,6 +174,24 @@ func (s *Store) fetch(ctx context.Context, w Want, mirror *mirror, dir string, h
 		return nil, err
 	}
 	return s.keep(ctx, w, got)
+}
+
+// resolve asks what a ref means. Of a source that nothing is here of, what it most likely means is fetched meanwhile.
+func (s *Store) resolve(ctx context.Context, f *Fetcher, src Source, ref string) (Resolved, error) {
+	var first *ahead
+	if !s.knows(src) {
+		var err error
+		if first, err = f.fetchAhead(ctx, src, ref); err != nil {
+			return Resolved{}, err
+		}
+	}
+	r, err := f.Resolve(ctx, src, ref)
+	if err != nil {
+		first.close()
+		return r, err
+	}
+	r.ahead = first
+	return r, nil
 }
 
 // keep puts fetched files into the store.

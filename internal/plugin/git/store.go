@@ -304,6 +304,12 @@ func (s *Store) commitFile(src Source, commit string) string {
 	return filepath.Join(s.o.Dir, commitsDir, commit+"-"+hex.EncodeToString(sum[:8])+".json")
 }
 
+// knows tells whether anything of a source was fetched before.
+func (s *Store) knows(src Source) bool {
+	found, err := filepath.Glob(s.commitFile(src, "*"))
+	return err == nil && len(found) > 0
+}
+
 // knownTree is what a commit of a source was when it was fetched last.
 func (s *Store) knownTree(src Source, commit string) (known, bool) {
 	b, err := os.ReadFile(s.commitFile(src, commit))
