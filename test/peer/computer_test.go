@@ -31,6 +31,16 @@ type desktop struct {
 // startDesktop brings a session up: as root asks for it, or as an ordinary user from the beginning.
 func startDesktop(t *testing.T, asRoot bool, vars ...string) *desktop {
 	t.Helper()
+	began := time.Now()
+	d := launchDesktop(t, asRoot, vars...)
+	d.ready(t, 30*time.Second)
+	d.started = time.Since(began)
+	return d
+}
+
+// launchDesktop is startDesktop that doesn't wait until the desktop is ready.
+func launchDesktop(t *testing.T, asRoot bool, vars ...string) *desktop {
+	t.Helper()
 	for _, p := range []string{"Xvfb", "openbox", "kill"} {
 		if _, err := exec.LookPath(p); err != nil {
 			if os.Getenv("REQUIRE") != "" {
@@ -70,7 +80,6 @@ func startDesktop(t *testing.T, asRoot bool, vars ...string) *desktop {
 	}
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
-	began := time.Now()
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +99,6 @@ func startDesktop(t *testing.T, asRoot bool, vars ...string) *desktop {
 		}
 	}
 	t.Cleanup(d.stop)
-	d.ready(t, 30*time.Second)
-	d.started = time.Since(began)
 	return d
 }
 
@@ -204,6 +211,16 @@ func conform(t *testing.T, runs int) {
 func descendants(t *testing.T, pid int) map[string]int {
 	t.Helper()
 	out := map[string]int{}
+	for id, name := range family(t, pid) {
+		out[name] = id
+	}
+	return out
+}
+
+// family is the commands of the processes below one.
+func family(t *testing.T, pid int) map[int]string {
+	t.Helper()
+	out := map[int]string{}
 	stats, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
 		t.Fatal(err)
@@ -226,7 +243,7 @@ func descendants(t *testing.T, pid int) map[string]int {
 	for id, name := range names {
 		for p := parents[id]; p > 1; p = parents[p] {
 			if p == pid {
-				out[name] = id
+				out[id] = name
 				break
 			}
 		}

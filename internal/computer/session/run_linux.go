@@ -72,15 +72,25 @@ type desktop struct {
 
 // authority makes the secret without which nobody else on this machine sees the display.
 func (s *desktop) authority() error {
-	const wild, name = 65535, "MIT-MAGIC-COOKIE-1"
 	secret := make([]byte, 16)
 	_, _ = rand.Read(secret) // it never fails: the program ends before
-	b := binary.BigEndian.AppendUint16(nil, wild)
-	for _, field := range [][]byte{nil, nil, []byte(name), secret} { // any address, any display
-		b = binary.BigEndian.AppendUint16(b, uint16(len(field)))
-		b = append(b, field...)
+	host, err := os.Hostname()
+	if err != nil {
+		return err
 	}
-	return atomicfile.WriteBytes(s.auth, 0o600, b)
+	const local, wild = 256, 65535
+	// For this machine's name, since not all clients know of wild ones, and for any.
+	return atomicfile.WriteBytes(s.auth, 0o600, permit(permit(nil, local, host, secret), wild, "", secret))
+}
+
+// permit appends an entry of an authority file, for any display of an address.
+func permit(to []byte, family uint16, address string, secret []byte) []byte {
+	to = binary.BigEndian.AppendUint16(to, family)
+	for _, field := range [][]byte{[]byte(address), nil, []byte("MIT-MAGIC-COOKIE-1"), secret} {
+		to = binary.BigEndian.AppendUint16(to, uint16(len(field)))
+		to = append(to, field...)
+	}
+	return to
 }
 
 func (s *desktop) start(ctx context.Context) error {
