@@ -66,6 +66,12 @@ func (a *App) ValidateEnv(ctx context.Context, e envstore.Env, providers string,
 		{validate.SpecConformance, validate.CheckSpec},
 		{validate.CoreProtocol, validate.CheckCoreProtocol},
 	}
+	if _, ok := v.Computer(); ok {
+		checks = append(checks, struct {
+			name  string
+			check validate.Check
+		}{validate.ComputerBoot, func(ctx context.Context, v *deploy.Env) ([]step.Row, error) { return validate.BootComputer(ctx, v, s) }})
+	}
 	if universe != nil {
 		checks = append(checks, struct {
 			name  string

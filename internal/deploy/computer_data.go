@@ -188,3 +188,15 @@ type errEmptyAnswer struct{}
 
 func (errEmptyAnswer) Error() string        { return "it holds nothing" }
 func (errEmptyAnswer) Is(target error) bool { return target == ErrEmpty }
+
+// Probe asks an environment for its data, once, and drops them. That it holds none is no error.
+func (v *Env) Probe(ctx context.Context, name string) error {
+	x, err := v.export(ctx, name, nil)
+	if errors.Is(err, ErrEmpty) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return x.Close()
+}

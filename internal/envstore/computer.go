@@ -20,6 +20,8 @@ import (
 type Computer struct {
 	// Apps are the environment names of its apps, in order.
 	Apps []string
+	// Image is the artifact that Root is read from; the zero Pin for none.
+	Image Pin
 	// Root is the image that the desktop runs in; the zero Source is the machine's own programs.
 	Root Source
 }
@@ -143,6 +145,7 @@ func (c *composing) whole(ctx context.Context, x desktop) error {
 	if x.RootImage == nil {
 		return nil
 	}
+	c.parts.Image = *x.RootImage
 	var err error
 	c.parts.Root, err = c.source(ctx, *x.RootImage, "image")
 	return err

@@ -51,6 +51,12 @@ type storedInfo struct {
 	Owner    string    `json:"owner,omitempty"`
 	Created  time.Time `json:"created_at_utc"`
 	Parts    []part    `json:"servers,omitempty"`
+	Metadata *metadata `json:"metadata,omitempty"`
+}
+
+// metadata is what the program found out of an environment after it was stored.
+type metadata struct {
+	Boot *envstore.ValidatedBoot `json:"validated_boot,omitempty"`
 }
 
 // part is one server of a stored environment.
@@ -60,12 +66,17 @@ type part struct {
 	Version int      `json:"image_version"`
 	Command []string `json:"command,omitempty"` // how it runs without an image
 	Plugin  bool     `json:"plugin,omitempty"`  // its plugin runs it: it has no image
+	Apps    []string `json:"apps,omitempty"`    // of a computer
 }
 
 func infoOf(e envstore.Env) storedInfo {
 	i := storedInfo{ID: e.ID, Version: e.Version, Type: e.Type, Name: e.Name, Provider: e.Provider, Owner: e.Owner, Created: e.Created}
 	for _, p := range e.Parts {
 		x := part{Name: p.Name, Image: p.Image.ID, Version: p.Image.Version, Plugin: p.Document != nil}
+		if p.Computer != nil {
+			x.Apps = p.Computer.Apps
+			x.Image, x.Version = p.Computer.Image.ID, p.Computer.Image.Version
+		}
 		if p.Source.Process != nil {
 			x.Command = p.Source.Process.Command
 		}
@@ -192,6 +203,20 @@ deployed, a stored environment is shown.`,
 	return cmd
 }
 
+// showComputer tells what a computer is composed of, and what its checks found last.
+func showComputer(p *verb.Program, i storedInfo, x part) {
+	p.Streams.Printf("  %s: a computer\n", x.Name)
+	if x.Image != "" {
+		p.Streams.Printf("  image: %s v%d\n", x.Image, x.Version)
+	}
+	if len(x.Apps) > 0 {
+		p.Streams.Printf("  apps: %s\n", strings.Join(x.Apps, ", "))
+	}
+	if i.Metadata != nil && i.Metadata.Boot != nil {
+		p.Streams.Printf("  checked %s: %s\n", verb.Time(p.Streams, i.Metadata.Boot.At), map[bool]string{true: "passed", false: "failed"}[i.Metadata.Boot.Passed])
+	}
+}
+
 // shown is what --json prints of a stored environment.
 type shown struct {
 	verb.Format
@@ -221,13 +246,26 @@ func show(ctx context.Context, p *verb.Program, text string, version int, asJSON
 		return err
 	}
 	i := infoOf(e)
+	s, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	if b, ok, err := envstore.Boot(ctx, s, e.ID, e.Version); err != nil {
+		return err
+	} else if ok {
+		i.Metadata = &metadata{&b}
+	}
 	if asJSON {
 		return p.Streams.JSON(shown{verb.V1(), i})
 	}
 	p.Streams.Printf("%s v%d: %s\n", i.ID, i.Version, i.Type)
-	for _, x := range i.Parts {
+	for n, x := range i.Parts {
 		if x.Plugin {
 			p.Streams.Printf("  %s: its plugin runs it\n", x.Name)
+			continue
+		}
+		if e.Parts[n].Computer != nil {
+			showComputer(p, i, x)
 			continue
 		}
 		how := "needs its image"
