@@ -145,8 +145,11 @@ func read(folder fs.FS, label, name string, n doc.Node, l diag.List) (*App, diag
 		n  doc.Node
 		to *[]string
 	}{
-		{"linux.install", linux.Get("install"), &a.Install}, {"linux.launch", linux.Get("launch"), &a.Launch},
-		{"hooks.add_data", hooks.Get("add_data"), &a.Hooks.Add}, {"hooks.get_data", hooks.Get("get_data"), &a.Hooks.Get}, {"hooks.reset_data", hooks.Get("reset_data"), &a.Hooks.Reset},
+		{"linux.install", linux.Get("install"), &a.Install},
+		{"linux.launch", linux.Get("launch"), &a.Launch},
+		{"hooks.add_data", hooks.Get("add_data"), &a.Hooks.Add},
+		{"hooks.get_data", hooks.Get("get_data"), &a.Hooks.Get},
+		{"hooks.reset_data", hooks.Get("reset_data"), &a.Hooks.Reset},
 		{"server.command", n.Get("server").Get("command"), &a.Server},
 	} {
 		*c.to = argv(c.n)

@@ -49,7 +49,7 @@ func (h *hooks) call(ctx context.Context, argv []string, vars ...string) error {
 		return errors.New(text)
 	}
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return fmt.Errorf("%s ended with %s", argv[0], exit)
+		return fmt.Errorf("%s ended: %w", argv[0], exit)
 	}
 	return err
 }

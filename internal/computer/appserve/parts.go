@@ -52,7 +52,7 @@ func writeParts(ctx context.Context, dir string, parts []*app.Part) error {
 				return fmt.Errorf("parts[%d]: %w", i, err)
 			}
 			list[i].Name, list[i].MimeType, list[i].File = p.Part.File.Name, p.Part.File.MimeType, filepath.Join(dir, strconv.Itoa(i))
-			if err := os.WriteFile(list[i].File, b, 0o600); err != nil {
+			if err := os.WriteFile(list[i].File, b, 0o600); err != nil { //nolint:forbidigo // a copy for the hook, no state
 				return fmt.Errorf("parts[%d]: %w", i, err)
 			}
 		}

@@ -95,8 +95,7 @@ type Server struct {
 
 	lock  *os.File // held as long as the server lives
 	turns chan struct{}
-	life  context.Context // ends when Close begins
-	end   context.CancelFunc
+	over  chan struct{}  // closed when Close begins
 	work  sync.WaitGroup // calls under way
 	apps  sync.WaitGroup // launched processes
 	once  sync.Once
@@ -136,14 +135,12 @@ func (a *App) check() error {
 // Open makes an app ready to be served: it makes the initial copy where there is none of this boot, and resets the data where an earlier server died
 // in the middle of changing them. One server has an app of a home at a time. It tells everything that is wrong with the App. Who calls it calls Close.
 func Open(ctx context.Context, a App, o Options) (*Server, error) {
-	s := &Server{app: a, socket: o.Socket, environ: o.Environ, client: o.Client, log: o.Log, turns: make(chan struct{}, 1), grace: stopGrace}
-	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	s := &Server{app: a, socket: o.Socket, environ: o.Environ, client: o.Client, log: o.Log, turns: make(chan struct{}, 1), over: make(chan struct{}), grace: stopGrace}
 	err := s.open(ctx, o)
 	if err == nil {
 		err = s.recover(ctx)
 	}
 	if err != nil {
-		s.end()
 		return nil, errors.Join(fmt.Errorf("open the app %s: %w", a.Name, err), s.release())
 	}
 	return s, nil
@@ -257,7 +254,7 @@ func (s *Server) Handler() (http.Handler, error) { return s.env.Handler() }
 func (s *Server) Close(ctx context.Context) error {
 	s.once.Do(func() {
 		err := s.env.Close(ctx)
-		s.end()
+		close(s.over)
 		s.work.Wait()
 		if serr := s.stop(context.WithoutCancel(ctx)); serr != nil {
 			err = errors.Join(err, serr)

@@ -15,20 +15,29 @@ var errEnding = errors.New("the app's server is ending")
 
 // take waits for a turn, which leave gives back. Who waits longest comes next; a caller that is gone, or a server that ends, waits no more.
 func (s *Server) take(ctx context.Context) error {
-	if err := s.life.Err(); err != nil {
+	if s.ending() {
 		return errEnding
 	}
 	select {
 	case s.turns <- struct{}{}:
-		if s.life.Err() != nil {
+		if s.ending() {
 			<-s.turns
 			return errEnding
 		}
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-s.life.Done():
+	case <-s.over:
 		return errEnding
+	}
+}
+
+func (s *Server) ending() bool {
+	select {
+	case <-s.over:
+		return true
+	default:
+		return false
 	}
 }
 
@@ -71,13 +80,11 @@ func (s *Server) call(ctx context.Context, method string, work func(context.Cont
 		return err
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.app.Timeout)
-	stop := context.AfterFunc(s.life, cancel)
 	var o outcome
 	done := make(chan error, 1)
 	s.work.Go(func() {
 		defer s.leave()
 		defer cancel()
-		defer stop()
 		done <- s.contract(limited, method, func(ctx context.Context) error {
 			err := guarded(ctx, s.log, method, func() error { return work(ctx) })
 			if err != nil && limited.Err() != nil { // it fails because it was told to end
@@ -89,6 +96,8 @@ func (s *Server) call(ctx context.Context, method string, work func(context.Cont
 	select {
 	case err := <-done:
 		return err
+	case <-s.over:
+		cancel()
 	case <-limited.Done():
 	}
 	if err, over := o.expire(s.late(method)); over {
@@ -103,7 +112,7 @@ func (s *Server) call(ctx context.Context, method string, work func(context.Cont
 
 // late is why a call's work was told to end.
 func (s *Server) late(method string) error {
-	if s.life.Err() != nil {
+	if s.ending() {
 		return errEnding
 	}
 	return fmt.Errorf("%s took longer than %g s (data_timeout_s)", method, s.app.Timeout.Seconds())
@@ -155,7 +164,7 @@ func (s *Server) contract(ctx context.Context, method string, work func(context.
 			s.log.WarnContext(ctx, "what was under way can't be unwritten", slog.String("app", s.app.Name), slog.Any("error", ferr))
 		}
 	}
-	if pid != 0 && s.life.Err() == nil {
+	if pid != 0 && !s.ending() {
 		if lerr := s.launch(after); lerr != nil {
 			err = both(err, fmt.Errorf("launch the app again: %w", lerr))
 		}

@@ -109,6 +109,7 @@ func TestA23(t *testing.T) {
 		{wire.Reset, `"error":{"code":-32000,"message":"data/reset took longer than 300 s (data_timeout_s)","data":{"code":"reset_failed"}}}`, "reset get"},
 	} {
 		t.Run(c.method, func(t *testing.T) {
+			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				var d diary
 				s, h := in(t, app.App{
