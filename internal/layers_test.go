@@ -55,6 +55,7 @@ var sameLevel = map[string][]string{
 	"gateway/front":         {"gateway/child", "gateway/tools", "gateway/clock", "gateway/trigger", "gateway/proxy", "gateway/calllog"},
 	"gateway/trigger":       {"gateway/clock", "agent/a2a"}, // time triggers run by the one; the other asks their executors
 	"agent/loop":            {"agent/a2a"},
+	"computer/session":      {"computer/x11"}, // it asks whether the window manager answers
 	"agent/cli":             {"agent/a2a"},
 	"agent/mcp":             {"gateway/child"}, // servers elsewhere are spoken to as environments are
 	"plugin/pack":           {"plugin/git"},

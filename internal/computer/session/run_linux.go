@@ -19,10 +19,12 @@ import (
 	"golang.org/x/sys/unix"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
+	"agentenv.internal/agentenv/internal/computer/x11"
 )
 
 const (
 	displayTime = 20 * time.Second // for the X server to say its display
+	managerTime = 10 * time.Second // for the window manager to answer
 	restarts    = 5                // in restartTime, of a server that dies
 	restartTime = time.Minute
 )
@@ -103,6 +105,7 @@ func (s *desktop) start(ctx context.Context) error {
 	if err := s.startDriver(); err != nil { // before the apps: it answers while they are installed, and isn't ready
 		return fmt.Errorf("the driver: %w", err)
 	}
+	s.awaitManager(ctx)
 	if err := s.startApps(ctx); err != nil {
 		return err
 	}
@@ -175,6 +178,18 @@ func (s *desktop) startManager() (err error) {
 	return nil
 }
 
+// awaitManager waits until the window manager answers, so that no window of what is started next is left unseen.
+func (s *desktop) awaitManager(ctx context.Context) {
+	if s.manager == nil {
+		return
+	}
+	waiting, cancel := context.WithTimeout(ctx, managerTime)
+	defer cancel()
+	if err := x11.AwaitManager(waiting, s.display, s.auth); err != nil && ctx.Err() == nil {
+		s.config.Log.WarnContext(ctx, "the window manager doesn't answer, and isn't waited for", slog.Any("error", err))
+	}
+}
+
 // environ is what everything on the desktop finds.
 func (s *desktop) environ() []string {
 	set := map[string]string{"XAUTHORITY": s.auth, "DISPLAY": s.display, "XDG_SESSION_TYPE": "x11"}
@@ -213,7 +228,11 @@ func (s *desktop) hold(ctx context.Context) error {
 			if isDone(s.x) {
 				continue // with its X server, which comes first
 			}
-			if err := s.again(ctx, "the window manager", s.manager, func(context.Context) error { return s.startManager() }); err != nil {
+			if err := s.again(ctx, "the window manager", s.manager, func(ctx context.Context) error {
+				err := s.startManager()
+				s.awaitManager(ctx)
+				return err
+			}); err != nil {
 				return err
 			}
 		case <-s.command.ended():

@@ -1,0 +1,60 @@
+//go:build integration && linux
+
+package session
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"agentenv.internal/agentenv/internal/computer/x11"
+)
+
+// TestAwaitManager: a window manager that takes its time is waited for, and one that never comes only as long as the caller wants.
+func TestAwaitManager(t *testing.T) {
+	for _, program := range []string{"Xvfb", "openbox"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("REQUIRE") != "" {
+				t.Fatal(err)
+			}
+			t.Skip("needs " + program)
+		}
+	}
+	home := t.TempDir()
+	s := &desktop{
+		config: Config{Width: 320, Height: 200, MaxWidth: 320, MaxHeight: 200, Home: home, Environ: os.Environ(), Output: t.Output(), Log: slog.New(slog.DiscardHandler)},
+		auth:   filepath.Join(home, "authority"), ended: make(chan string), over: make(chan struct{}),
+	}
+	if err := s.authority(); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.startX(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	defer s.x.stop()
+	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	if err := x11.AwaitManager(short, s.display, s.auth); err == nil {
+		t.Error("nobody manages windows, and somebody answered")
+	}
+	s.config.Manager = []string{"sh", "-c", "sleep 0.5; exec openbox"}
+	if err := s.startManager(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.manager.stop()
+	began := time.Now()
+	long, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := x11.AwaitManager(long, s.display, s.auth); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 500*time.Millisecond {
+		t.Errorf("it answered after %s, before it was started", took)
+	} else {
+		t.Logf("it answered after %s", took)
+	}
+}
