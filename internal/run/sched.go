@@ -292,6 +292,9 @@ func (s *sched) finish(e ended) {
 	took := time.Since(n.began)
 	end := runlog.StepEnd{Seconds: seconds(took)}
 	again := false
+	if e.err == nil && !n.redo {
+		e.err = s.lost(e)
+	}
 	switch {
 	case n.redo:
 		n.redo, n.state = false, waiting
@@ -313,6 +316,16 @@ func (s *sched) finish(e ended) {
 	if s.q.Watch != nil {
 		s.q.Watch.StepEnded(StepEnded{StepStarted: s.started(e.i), Status: end.Status, Seconds: end.Seconds, Failure: n.failure, Again: again})
 	}
+}
+
+// lost refuses a step's changes that would undo what steps that ran at the same time did to the same list.
+func (s *sched) lost(e ended) error {
+	n := &s.nodes[e.i]
+	path, by := s.hist.Lost(e.ops, func(j int) bool { return j == e.i || n.anc.Has(j) })
+	if path == "" {
+		return nil
+	}
+	return step.Infra(step.Errorf("ContextConflict", "it changes %s, which step '%s' changed while it ran: let one of them depend on the other", path, s.step(by).ID))
 }
 
 // fail books a step's failure and tells whether the run goes back because of it.

@@ -95,6 +95,10 @@ func (t *tree) apply(op Op) {
 			_ = json.Unmarshal(have.raw, &list) // what is no list gives way
 			*have = tree{list: list}
 		}
+		if op.Op == opReplace {
+			have.list = replaced(have.list, op.Value)
+			return
+		}
 		have.list = append(have.list, op.Value)
 	}
 }

@@ -12,11 +12,13 @@ const (
 	opSet    = "set"
 	opAppend = "append"
 	opUnset  = "unset"
+	// opReplace changes one element of a list; its Value is a replacement.
+	opReplace = "replace"
 )
 
 // Op is one change of the context document. Path is "/"-separated: "metadata/verifications/hello", "deployed_sandboxes".
 type Op struct {
-	Op    string          `json:"op"` // "set", "append", "unset"
+	Op    string          `json:"op"` // "set", "append", "unset", "replace"
 	Path  string          `json:"path"`
 	Value json.RawMessage `json:"value,omitempty"`
 	// Object is where a record keeps a long value, in place of Value. Executors and views never see it.
@@ -149,7 +151,7 @@ func (v view) Get(path string, into any) (bool, error) {
 		switch e.op.Op {
 		case opSet:
 			return true, json.Unmarshal(e.op.Value, into)
-		case opAppend:
+		case opAppend, opReplace:
 			whole, err := json.Marshal(v.list(path))
 			if err != nil {
 				return false, err
@@ -177,6 +179,8 @@ func (v view) list(path string) []json.RawMessage {
 		switch e.op.Op {
 		case opAppend:
 			out = append(out, e.op.Value)
+		case opReplace:
+			out = replaced(out, e.op.Value)
 		case opSet:
 			out = nil
 			_ = json.Unmarshal(e.op.Value, &out) // what is no list has no elements

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/requirement"
 	"agentenv.internal/agentenv/internal/treestore"
 )
@@ -108,6 +109,7 @@ type work struct {
 	talk   Talk
 	old    *Environment
 	tool   installer
+	wheels bool // all comes as wheels: nothing is built
 	out    Outcome
 	after  *Environment // the candidate, once it has been installed
 }
@@ -268,13 +270,15 @@ func (w *work) prepare(ctx context.Context, dir string) error {
 		w.will(dir, w.tool.removal(dir, w.change.Remove))
 		return nil
 	}
-	w.will(dir, w.tool.addition(dir, w.change, false))
-	w.out.Plan, err = w.tool.plan(ctx, w, dir)
-	if err != nil {
+	if err := w.resolve(ctx, dir); err != nil {
 		return err
 	}
+	w.will(dir, w.tool.addition(dir, w.change, asked{wheels: w.wheels}))
 	for _, line := range w.out.Plan {
 		w.say("  %s", line)
+	}
+	for _, spec := range w.sources() {
+		w.say("  %s is built from source: its build runs code of its own as you, outside of any sandbox", diag.Clean(spec))
 	}
 	return nil
 }
@@ -302,7 +306,7 @@ func (w *work) constrain(dir string) error {
 func (w *work) install(ctx context.Context, dir string) error {
 	argv := w.tool.removal(dir, w.change.Remove)
 	if len(w.change.Add) > 0 {
-		argv = w.tool.addition(dir, w.change, false)
+		argv = w.tool.addition(dir, w.change, asked{wheels: w.wheels})
 	}
 	text, err := w.exec(ctx, dir, installTime, argv)
 	if err != nil {

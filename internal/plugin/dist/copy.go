@@ -51,7 +51,7 @@ func (w *work) refill(ctx context.Context, dir string) error {
 	if err := w.constrain(dir); err != nil {
 		return err
 	}
-	text, err := w.exec(ctx, dir, installTime, w.tool.addition(dir, again, false))
+	text, err := w.exec(ctx, dir, installTime, w.tool.addition(dir, again, asked{}))
 	if err != nil {
 		return failure("what is installed can't be installed again for the Python that is here now", text, err)
 	}

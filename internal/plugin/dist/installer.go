@@ -29,9 +29,25 @@ type installer interface {
 	base() Interpreter
 	start(ctx context.Context, w *work, dir string) error                // makes a copy of the current generation, or an empty one
 	own(ctx context.Context, w *work, dir string, wheels []string) error // installs the program's own wheels
-	addition(dir string, c Change, dry bool) []string
+	addition(dir string, c Change, how asked) []string
 	removal(dir string, names []string) []string
-	plan(ctx context.Context, w *work, dir string) ([]string, error)
+	// needsSource tells whether a plan without building, which failed with these words, may do with it.
+	needsSource(c Change, said string) bool
+}
+
+// asked is how an installer is to be run.
+type asked struct {
+	dry    bool // say what would be done
+	wheels bool // build nothing: no code of any package is run
+}
+
+// plan has the installer say what it would do.
+func (w *work) plan(ctx context.Context, dir string, wheels bool) (lines []string, said string, err error) {
+	said, err = w.exec(ctx, dir, resolveTime, w.tool.addition(dir, w.change, asked{true, wheels}))
+	if err != nil {
+		return nil, said, failure("the installer can't resolve this", said, err)
+	}
+	return planLines(said), said, nil
 }
 
 func findInstaller(env func(string) (string, bool), base Interpreter) installer {
@@ -75,10 +91,13 @@ func (u *uvTool) argv(verb, dir string) []string {
 	return []string{u.path, "pip", verb, "--python", interpreter(dir)}
 }
 
-func (u *uvTool) addition(dir string, c Change, dry bool) []string {
+func (u *uvTool) addition(dir string, c Change, how asked) []string {
 	argv := append(u.argv("install", dir), "--link-mode", "copy", "--compile-bytecode", "--constraints", filepath.Join(dir, constraintsFile))
-	if dry {
+	if how.dry {
 		argv = append(argv, "--dry-run")
+	}
+	if how.wheels {
+		argv = append(argv, "--no-build")
 	}
 	if c.IndexURL != "" {
 		argv = append(argv, "--default-index", c.IndexURL)
@@ -102,12 +121,13 @@ func (u *uvTool) removal(dir string, names []string) []string {
 	return append(append(u.argv("uninstall", dir), "--"), names...)
 }
 
-func (u *uvTool) plan(ctx context.Context, w *work, dir string) ([]string, error) {
-	text, err := w.exec(ctx, dir, resolveTime, u.addition(dir, w.change, true))
-	if err != nil {
-		return nil, failure("the installer can't resolve this", text, err)
+func (u *uvTool) needsSource(_ Change, said string) bool {
+	for _, words := range []string{"has no usable wheels", "have no usable wheels", "has no wheels", "have no wheels", "Building source distributions", "building from source is disabled"} {
+		if strings.Contains(said, words) {
+			return true
+		}
 	}
-	return planLines(text), nil
+	return false
 }
 
 // planLines are the lines of uv's dry run that say what would change, and pip's one.
@@ -159,10 +179,13 @@ func (p *pipTool) own(ctx context.Context, w *work, dir string, wheels []string)
 	return nil
 }
 
-func (p *pipTool) addition(dir string, c Change, dry bool) []string {
+func (p *pipTool) addition(dir string, c Change, how asked) []string {
 	argv := []string{interpreter(dir), "-I", "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--constraint", filepath.Join(dir, constraintsFile)}
-	if dry {
+	if how.dry {
 		argv = append(argv, "--dry-run")
+	}
+	if how.wheels {
+		argv = append(argv, "--only-binary", ":all:")
 	}
 	if c.IndexURL != "" {
 		argv = append(argv, "--index-url", c.IndexURL)
@@ -177,12 +200,9 @@ func (p *pipTool) removal(dir string, names []string) []string {
 	return append([]string{interpreter(dir), "-I", "-m", "pip", "uninstall", "--disable-pip-version-check", "--yes", "--"}, names...)
 }
 
-func (p *pipTool) plan(ctx context.Context, w *work, dir string) ([]string, error) {
-	text, err := w.exec(ctx, dir, resolveTime, p.addition(dir, w.change, true))
-	if err != nil {
-		return nil, failure("the installer can't resolve this", text, err)
-	}
-	return planLines(text), nil
+// needsSource: pip says of a package that has no wheel what it says of one that isn't there.
+func (p *pipTool) needsSource(_ Change, said string) bool {
+	return strings.Contains(said, "No matching distribution found")
 }
 
 // settings are the variables by which people tell their installer where packages come from. What would change where it installs to, or

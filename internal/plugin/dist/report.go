@@ -225,7 +225,7 @@ func settleAlias(found []Contribution, c *Contribution, of string) {
 		return
 	}
 	own := slices.ContainsFunc(found, func(o Contribution) bool {
-		return o.Group == c.Group && o.Name == of && o.Status == Active && sameClass(o.Value, c.Value)
+		return o.Group == c.Group && o.Name == of && o.Status == Active && SameClass(o.Value, c.Value)
 	})
 	if !own {
 		c.Status, c.Code = Failed, CodeAlias
@@ -293,7 +293,7 @@ func apply(ctx context.Context, found []Contribution, o ReportOptions, groups ma
 	var foreign []Impl // classes that no entry point names
 	var claims []Claim
 	for _, impl := range o.Impls {
-		own := slices.ContainsFunc(found, func(c Contribution) bool { return c.Group == impl.Group && sameClass(c.Value, impl.Value) && !c.Exec })
+		own := slices.ContainsFunc(found, func(c Contribution) bool { return c.Group == impl.Group && SameClass(c.Value, impl.Value) && !c.Exec })
 		if !own {
 			foreign = append(foreign, impl)
 			claims = append(claims, Claim{EntryPoint: EntryPoint{impl.Group, impl.Name, impl.Value}})
@@ -345,8 +345,8 @@ func apply(ctx context.Context, found []Contribution, o ReportOptions, groups ma
 	return nil
 }
 
-// sameClass compares module:Class without the extras that an entry point may carry.
-func sameClass(a, b string) bool {
+// SameClass compares module:Class without the extras that an entry point may carry.
+func SameClass(a, b string) bool {
 	trim := func(s string) string {
 		s, _, _ = strings.Cut(s, "[")
 		return strings.ReplaceAll(s, " ", "")

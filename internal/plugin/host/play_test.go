@@ -109,6 +109,13 @@ func run(ctx context.Context, c *plugin.Call) error {
 		}
 		fmt.Println("a print that must not break a message")
 		return errors.Join(c.Append("deployed_agents", map[string]any{"agent_name": "x"}), c.Score(0.5, map[string]any{"had": ok, "n": d.N, "have": have}), c.Set("metadata", map[string]any{"a/b": c.Seed["k"]}))
+	case "mark": // the last of a list, which is handed back whole
+		var envs []map[string]any
+		if _, err := c.Context("deployed_envs", &envs); err != nil {
+			return err
+		}
+		envs[len(envs)-1]["marked"] = true
+		return c.Set("deployed_envs", envs)
 	case "fail":
 		return plugin.Fail("LobbyError", "never <opened>")
 	case "infra":

@@ -223,7 +223,7 @@ func (p *Plugins) impls(group string) []dist.Impl {
 		return nil
 	}
 	for _, i := range p.setup.Impls {
-		own := slices.ContainsFunc(p.found(), func(c dist.Contribution) bool { return c.Group == group && c.Value == i.Value && !c.Exec })
+		own := slices.ContainsFunc(p.found(), func(c dist.Contribution) bool { return c.Group == group && dist.SameClass(c.Value, i.Value) && !c.Exec })
 		if i.Group == group && !own {
 			out = append(out, i)
 		}

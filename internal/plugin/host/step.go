@@ -46,11 +46,11 @@ func (s *Step) Run(ctx context.Context, c *step.Call) error {
 		}
 	}, &out)
 	if err == nil {
-		return s.commit(c.Out, out.Diff)
+		return s.commit(c, out.Diff)
 	}
 	f, err := s.told(ctx, err)
 	if f.Keep {
-		if bad := s.commit(c.Out, f.Diff); bad != nil {
+		if bad := s.commit(c, f.Diff); bad != nil {
 			return bad
 		}
 		err = step.Keep(err)
@@ -59,8 +59,8 @@ func (s *Step) Run(ctx context.Context, c *step.Call) error {
 }
 
 // commit makes a step's diff of what the plugin answered.
-func (s *Step) commit(out *step.Diff, ops []plugin.Op) error {
-	if err := apply(out, ops); err != nil {
+func (s *Step) commit(c *step.Call, ops []plugin.Op) error {
+	if err := apply(c, ops); err != nil {
 		return s.defectOf("its diff can't be used", err)
 	}
 	return nil
@@ -69,9 +69,14 @@ func (s *Step) commit(out *step.Diff, ops []plugin.Op) error {
 // spread are the tables of the context document whose members belong to different steps: a plugin that sets one whole means its members.
 var spread = []string{"metadata", step.VerificationsPath}
 
-func apply(out *step.Diff, ops []plugin.Op) error {
+func apply(c *step.Call, ops []plugin.Op) error {
+	out := c.Out
 	if len(ops) > plugin.MaxOps {
 		return fmt.Errorf("it has %d changes; %d is the most", len(ops), plugin.MaxOps)
+	}
+	first := map[string]int{} // change of a path
+	for i, op := range slices.Backward(ops) {
+		first[op.Path] = i
 	}
 	for i, op := range ops {
 		if op.Path == "" || strings.HasPrefix(op.Path, "/") || strings.HasSuffix(op.Path, "/") || strings.Contains(op.Path, "//") {
@@ -83,7 +88,7 @@ func apply(out *step.Diff, ops []plugin.Op) error {
 		var err error
 		switch op.Op {
 		case plugin.OpSet:
-			err = set(out, op.Path, op.Value)
+			err = set(c, op.Path, op.Value, first[op.Path] == i)
 		case plugin.OpAppend:
 			err = out.Append(op.Path, op.Value)
 		case plugin.OpUnset:
@@ -98,7 +103,10 @@ func apply(out *step.Diff, ops []plugin.Op) error {
 	return nil
 }
 
-func set(out *step.Diff, path string, v json.RawMessage) error {
+// set sets what is at path. Of a list that was there, only the elements change that changed, so that what other steps do to it stays; untouched tells that the
+// diff has nothing on the path before.
+func set(c *step.Call, path string, v json.RawMessage, untouched bool) error {
+	out := c.Out
 	for _, s := range spread {
 		if s != path {
 			continue
@@ -108,11 +116,15 @@ func set(out *step.Diff, path string, v json.RawMessage) error {
 			return fmt.Errorf("%s must be an object", path)
 		}
 		for _, name := range slices.Sorted(maps.Keys(m)) {
-			if err := set(out, step.Child(path, name), m[name]); err != nil {
+			if err := set(c, step.Child(path, name), m[name], false); err != nil {
 				return err
 			}
 		}
 		return nil
+	}
+	var now []json.RawMessage
+	if was := c.State.List(path); untouched && len(was) > 0 && json.Unmarshal(v, &now) == nil && now != nil {
+		return out.SetList(path, was, now)
 	}
 	return out.Set(path, v)
 }
