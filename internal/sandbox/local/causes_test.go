@@ -28,6 +28,7 @@ func causeOf(t *testing.T, p sandbox.Provider, id string) string {
 
 // A command that a box's end stops is told why, and so is whoever lists the box or connects to it later.
 func TestCauseOfDeath(t *testing.T) {
+	t.Parallel()
 	root := stateRoot(t)
 	p := openAt(t, root)
 	for _, c := range []struct {
@@ -67,7 +68,7 @@ func TestCauseOfDeath(t *testing.T) {
 	o := startOwner(t, role{StateRoot: root, Specs: []sandbox.Spec{{Tied: true}}})
 	id := o.ids(t, 1)[0]
 	o.kill()
-	within(t, time.Second, "the box is dead", func() bool { return pid1Of(t, root, id) == 0 })
+	within(t, hang, "the box is dead", func() bool { return pid1Of(t, root, id) == 0 })
 	if got := causeOf(t, p, id); got != sandbox.CauseOwner {
 		t.Errorf("its owner was killed: the list says %q", got)
 	}
@@ -78,6 +79,7 @@ func TestCauseOfDeath(t *testing.T) {
 
 // Removing is legal in every state, and as often as one likes.
 func TestRemoveInEveryState(t *testing.T) {
+	t.Parallel()
 	root := stateRoot(t)
 	p, q := openAt(t, root), openAt(t, root)
 	states := map[string]func(id string){

@@ -62,6 +62,7 @@ func script(t *testing.T, box guest.Box, text string) (string, guest.Exit) {
 
 // A disk too large for memory is a file system in a file, as root: it holds its limit, has all ids, and is gone with the box.
 func TestDiskImage(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() != 0 {
 		t.Skip("without root file systems can't be mounted")
 	}
@@ -102,6 +103,7 @@ func TestDiskImage(t *testing.T) {
 
 // Without root it is a folder: a box that writes more than it may is ended, and who used it is told why.
 func TestDiskFolder(t *testing.T) {
+	t.Parallel()
 	if os.Geteuid() == 0 {
 		t.Skip("root has a file system of its own")
 	}

@@ -13,6 +13,7 @@ import (
 
 // TestForkOfAnImage: a box of an image is kept as what it changed of the image, and begins others with it.
 func TestForkOfAnImage(t *testing.T) {
+	t.Parallel()
 	p := openImages(t)
 	ref := layoutOf(t, v1.Config{WorkingDir: "/app"}, programs(t, "sh", "cat", "rm", "mkdir", "ls"))
 	begin := func(s sandbox.Spec) (sandbox.Info, func(script string) string) {

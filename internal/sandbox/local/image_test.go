@@ -229,6 +229,7 @@ func TestImageOneID(t *testing.T) {
 
 // The image's names lead nowhere outside the box, whatever stands where the box needs a folder.
 func TestHostileImage(t *testing.T) {
+	t.Parallel()
 	p := openImages(t)
 	outside := filepath.Join(t.TempDir(), "outside")
 	if err := os.MkdirAll(filepath.Join(outside, "bin"), 0o777); err != nil {
@@ -276,6 +277,7 @@ func TestHostileImage(t *testing.T) {
 
 // A box holds its image: nothing that prunes takes it away, and nobody holds it after the box's end.
 func TestImageIsHeld(t *testing.T) {
+	t.Parallel()
 	root := stateRoot(t)
 	images := image.Open(image.Options{Dir: filepath.Join(root, "images"), Floor: -1})
 	p, err := local.New(local.Options{StateRoot: root, Images: images})
@@ -301,6 +303,7 @@ func TestImageIsHeld(t *testing.T) {
 
 // As many layers as engines make.
 func TestManyLayers(t *testing.T) {
+	t.Parallel()
 	p := openImages(t)
 	layers := []v1.Layer{programs(t, "sh", "cat")}
 	for i := range 66 { // more than a message took

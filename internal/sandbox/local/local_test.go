@@ -2,7 +2,10 @@ package local_test
 
 import (
 	"context"
+	"flag"
 	"os"
+	"runtime"
+	"strconv"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -24,6 +27,10 @@ func TestMain(m *testing.M) {
 	}
 	if job := os.Getenv(netVar); job != "" {
 		os.Exit(measure(job))
+	}
+	// Most of what a test takes is waiting for other processes. The flag of the command line, which is parsed later, overrules it.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		os.Exit(fail(err))
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -59,5 +66,6 @@ func openAt(t testing.TB, root string) *local.Provider {
 }
 
 func TestSuite(t *testing.T) {
+	t.Parallel()
 	sandboxtest.Run(t, func(t *testing.T) sandbox.Provider { return open(t) }, sandboxtest.Features{Real: true, Egress: true})
 }

@@ -143,6 +143,7 @@ print("done")
 
 // A fork bomb is held by the box's limit and dies with its command; the box lives on.
 func TestForkBomb(t *testing.T) {
+	t.Parallel()
 	root := stateRoot(t)
 	p := openAt(t, root)
 	info, box := create(t, p, sandbox.Spec{Tied: true, Pids: 60, Lease: 30 * time.Second})
@@ -177,6 +178,7 @@ func TestForkBomb(t *testing.T) {
 
 // A disk is as large as was asked.
 func TestDiskLimit(t *testing.T) {
+	t.Parallel()
 	info, box := create(t, open(t), sandbox.Spec{Tied: true, DiskMB: 16})
 	got := sh(t, box, "dd if=/dev/zero of=/tmp/big bs=1M count=64 2>&1 | grep -o 'No space left'; s=$(stat -c %s /tmp/big); [ $s -gt 8000000 ] && [ $s -le 16777216 ]; rm /tmp/big; echo ok > /usr/lib/x && cat /usr/lib/x")
 	if got != "No space left\nok\n" {

@@ -187,7 +187,7 @@ func forkPauses(t *testing.T, s *suite) {
 	// Two files that are always alike when nothing is in between, one process that was stopped before, and one that runs.
 	run(t, box, `mkdir /w; echo 0 >/w/a; echo 0 >/w/b
 (i=0; while :; do i=$((i+1)); echo $i >/w/a; echo $i >/w/b; done) >/dev/null 2>&1 &
-sleep 301 >/dev/null 2>&1 & kill -STOP $!`)
+sleep 301 >/dev/null 2>&1 & kill -STOP $!; until grep -q ') T' /proc/$!/stat; do :; done`)
 	for range 5 {
 		snap := snapshot(t, f, info.ID, sandbox.SnapshotOptions{Passing: true})
 		id, child := s.from(t, p, snap.ID)

@@ -192,9 +192,12 @@ func find(t *testing.T, p sandbox.Provider, id string) (sandbox.Info, bool) {
 }
 
 // eventually waits for ok, at most for a time that no healthy machine needs.
+// hang is how long nothing takes, on the busiest machine, but what hangs: what is waited for without end lasts a minute or more.
+const hang = 45 * time.Second
+
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for until := time.Now().Add(10 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(hang); !ok(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("still not: %s", what)
 		}
@@ -414,7 +417,7 @@ func leaseEndsTheBox(t *testing.T, s *suite) {
 		if !errors.Is(err, guest.ErrGone) {
 			t.Errorf("a command at its box's end: %v, want ErrGone", err)
 		}
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > hang {
 			t.Errorf("the box lived %s", took)
 		}
 		// Its connections end a moment before it does.

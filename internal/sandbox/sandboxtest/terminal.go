@@ -206,7 +206,7 @@ func terminalTimeout(t *testing.T, s *suite) {
 	c := sh(`trap '' HUP; (sleep 300 &) ; echo started`)
 	begin := time.Now()
 	exit, err := guest.Attach(t.Context(), box, c, guest.Terminal{Out: shown})
-	if err != nil || !exit.OK() || !strings.Contains(shown.String(), "started") || time.Since(begin) > 10*time.Second {
+	if err != nil || !exit.OK() || !strings.Contains(shown.String(), "started") || time.Since(begin) > hang {
 		t.Errorf("with a daemon on the terminal: %+v, %v: %q", exit, err, shown.String())
 	}
 	c = sh(`echo started; sleep 300`)
