@@ -18,6 +18,7 @@ import (
 	"agentenv.internal/agentenv/internal/subprocess"
 	"agentenv.internal/agentenv/internal/workspace"
 	"agentenv.internal/agentenv/internal/workspace/folder"
+	"agentenv.internal/agentenv/sdk/plugin"
 )
 
 // gitPrograms are the git plugins that are on in the workspace here and bring types or bundles; none where there is no workspace. Their files and
@@ -141,6 +142,31 @@ func (a *App) withDeps(p workspace.Plugin, deps *dist.Environment, servers []con
 		maps.Copy(s.Env, set)
 	}
 	return servers
+}
+
+// LoadGit starts the program of a fetched git plugin, without its packages, and says what is wrong with what it serves; nothing for one without a program.
+func (a *App) LoadGit(ctx context.Context, i *git.Item) []string {
+	m := i.Manifest
+	if m == nil || len(m.Types) == 0 {
+		return nil
+	}
+	none, err := dist.Open(ctx, dist.Options{Dir: filepath.Join(i.Fetched.Dir, ".packages")}) // there is no such folder: an empty environment
+	if err != nil {
+		return []string{err.Error()}
+	}
+	types, err := a.askTypes(ctx, host.Program{
+		Name: m.ID + " " + m.Version, Distribution: &plugin.Named{Name: m.ID, Version: m.Version}, Git: true, Argv: a.gitArgv(i.Fetched.Dir, none, m.Command),
+	})
+	if err = errors.Join(err, none.Close()); err != nil {
+		return []string{err.Error()}
+	}
+	var out []string
+	for _, want := range m.Types {
+		if !slices.ContainsFunc(types, func(t plugin.Type) bool { return t.Group == want.Group && t.Name == want.Name }) {
+			out = append(out, fmt.Sprintf("%s promises %s, and its program doesn't serve it", plugin.ManifestName, want.Name))
+		}
+	}
+	return out
 }
 
 // gitSettings is what a git plugin of the workspace here is set to, and the values that are secret in it.

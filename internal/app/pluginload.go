@@ -91,18 +91,24 @@ func (l pluginLoader) ask(ctx context.Context, c dist.Claim) served {
 	if path == "" {
 		return served{missing: "it installed no executable " + diag.Repr(c.Value)}
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTime)
-	defer cancel()
 	prog := host.Program{Name: c.Package + " " + c.Version, Distribution: &plugin.Named{Name: c.Package, Version: c.Version}, Argv: []string{path}}
 	if lock := l.e.Lock(); lock != nil {
 		prog.Extra = []*os.File{lock}
 	}
-	p := host.New(prog, host.Options{Host: plugin.Named{Name: "agent-env", Version: Version}, Env: l.a.opt.Env, Log: l.a.opt.Log})
+	types, err := l.a.askTypes(ctx, prog)
+	return served{types: types, err: err}
+}
+
+// askTypes starts a program, asks which types it serves, and ends it.
+func (a *App) askTypes(ctx context.Context, prog host.Program) ([]plugin.Type, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	p := host.New(prog, host.Options{Host: plugin.Named{Name: "agent-env", Version: Version}, Env: a.opt.Env, Log: a.opt.Log})
 	var out struct {
 		Types []plugin.Type `json:"types"`
 	}
 	err := p.Call(ctx, plugin.MethodTypes, nil, func(string) any { return struct{}{} }, &out)
-	return served{types: out.Types, err: errors.Join(err, p.Close(context.WithoutCancel(ctx)))}
+	return out.Types, errors.Join(err, p.Close(context.WithoutCancel(ctx)))
 }
 
 // loaded is what came of one claim on the executable.

@@ -151,6 +151,9 @@ func unusable(s *git.Store, i *git.Item) []string {
 	if why := s.TooNew(i.Manifest); why != "" {
 		out = append(out, why)
 	}
+	if len(i.Manifest.Command) > 0 && len(i.Manifest.Types) == 0 {
+		out = append(out, "nothing that can be read tells which types its program serves (agentenv_plugin.json)")
+	}
 	if len(i.Manifest.Command) > 0 && strings.Contains(i.Manifest.Command[0], "/") && !filepath.IsAbs(i.Manifest.Command[0]) {
 		name := i.Manifest.Command[0]
 		fi, err := fs.Stat(os.DirFS(i.Fetched.Dir), filepath.ToSlash(filepath.Clean(name)))

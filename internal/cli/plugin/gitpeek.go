@@ -114,20 +114,26 @@ func memberWords(m gitplugins.MemberView) string {
 
 func newVerifyBundle(p *verb.Program) *cobra.Command {
 	var asJSON *bool
+	var load bool
 	cmd := &cobra.Command{
 		Use:   "verify-bundle DIR",
 		Short: "Check a plugin bundle in a folder as an install would",
 		Long: `Reads the bundle manifest in DIR strictly and fetches every member at the ref that it pins: its id, what it needs of agent-env, and that its program is there. No code
-of a plugin runs, and no workspace is needed or changed. The exit code is 1 where something is wrong.`,
-		Example: "  agent-env plugin verify-bundle .",
+of a plugin runs, unless --load is said, and no workspace is needed or changed. The exit code is 1 where something is wrong.
+
+With --load the program of each member is started, as you and without its packages, asked which types it serves, and ended.`,
+		Example: "  agent-env plugin verify-bundle .\n  agent-env plugin verify-bundle . --load",
 		Args:    verb.Args("DIR"),
-		RunE:    func(cmd *cobra.Command, args []string) error { return verifyBundle(cmd.Context(), p, args[0], *asJSON) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return verifyBundle(cmd.Context(), p, args[0], load, *asJSON)
+		},
 	}
+	cmd.Flags().BoolVar(&load, "load", false, "start the members' programs and ask what they serve")
 	asJSON = verb.JSONFlag(cmd, "print one JSON object")
 	return cmd
 }
 
-func verifyBundle(ctx context.Context, p *verb.Program, dir string, asJSON bool) error {
+func verifyBundle(ctx context.Context, p *verb.Program, dir string, load, asJSON bool) error {
 	a, err := p.Ready()
 	if err != nil {
 		return err
@@ -144,6 +150,9 @@ func verifyBundle(ctx context.Context, p *verb.Program, dir string, asJSON bool)
 	}
 	rows, failed := []member{}, len(wrong[""]) > 0
 	for _, m := range k.Members {
+		if load && m.Item != nil && len(wrong[m.ID]) == 0 {
+			wrong[m.ID] = append(wrong[m.ID], a.LoadGit(ctx, m.Item)...)
+		}
 		rows = append(rows, member{m.ID, len(wrong[m.ID]) == 0, all(wrong[m.ID])})
 		failed = failed || len(wrong[m.ID]) > 0
 	}
