@@ -89,12 +89,27 @@ func up(ctx context.Context, p *verb.Program, o upOptions) error {
 	if err != nil {
 		return fmt.Errorf("serve the console: %w; choose another --port, or 0 for any", err)
 	}
-	base := "http://" + l.Addr().String() + "/"
+	base := "http://" + reached(at, o.names, l.Addr()) + "/"
 	if err := tellUp(p, consoleAt{verb.V1(), base + "#token=" + token, base + "api/", token}, *o.json); err != nil {
 		_ = l.Close()
 		return err
 	}
 	return s.Serve(ctx, l)
+}
+
+// reached is where people reach a listener: at a name that was given or, where it listens everywhere, at the loopback.
+func reached(at netip.Addr, names []string, l net.Addr) string {
+	_, port, err := net.SplitHostPort(l.String())
+	switch {
+	case err != nil:
+		return l.String()
+	case len(names) > 0:
+		return net.JoinHostPort(names[0], port)
+	case at.IsUnspecified():
+		return net.JoinHostPort("127.0.0.1", port)
+	default:
+		return l.String()
+	}
 }
 
 func readToken(path string) (string, error) {
