@@ -28,7 +28,9 @@ func bare(more ...route) *Server {
 			return gitplugins.New(gitplugins.Options{
 				Folder: func() (folder.Folder, error) { return folder.Folder{}, folder.ErrNone },
 				Policy: func(context.Context) (git.Policy, error) { return git.Policy{Allow: []string{}}, nil }, // nothing may be asked
-				Store:  func(f folder.Folder, p git.Policy) (*git.Store, error) { return git.Open(git.Options{Folder: f, Policy: p}), nil },
+				Store: func(f folder.Folder, p git.Policy) (*git.Store, error) {
+					return git.Open(git.Options{Folder: f, Policy: p}), nil
+				},
 			}), func(context.Context) error { return nil }, nil
 		},
 	})

@@ -56,7 +56,7 @@ export function el(name, properties, ...children) {
     else if (key.includes("-") || key === "for") e.setAttribute(key === "for" ? "for" : key, value);
     else e[key] = value;
   }
-  for (const child of children.flat()) {
+  for (const child of children.flat(Infinity)) {
     if (child === null || child === undefined || child === false) continue;
     e.append(child instanceof Node ? child : text(child));
   }
@@ -89,4 +89,4 @@ export function link(address) {
 
 export const byID = (id) => document.getElementById(id);
 
-export const fill = (node, ...children) => node.replaceChildren(...children.flat().filter((c) => c !== null && c !== undefined && c !== false));
+export const fill = (node, ...children) => node.replaceChildren(...children.flat(Infinity).filter((c) => c !== null && c !== undefined && c !== false));
