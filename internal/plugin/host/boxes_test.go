@@ -25,7 +25,7 @@ func fakeAbilities() plugin.SandboxAbilities {
 }
 
 // openBoxes starts the test program as the plugin that as names, and answers its provider.
-func openBoxes(t *testing.T, as string, can plugin.SandboxAbilities, env ...string) *host.Sandboxes {
+func openBoxes(t testing.TB, as string, can plugin.SandboxAbilities, env ...string) *host.Sandboxes {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
