@@ -3,7 +3,6 @@
 package git
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -52,7 +51,7 @@ func TestTenMembersCost(t *testing.T) {
 		mustInstall(t, newStore(t), false, wants...)
 	})
 	ratio := float64(whole) / float64(clone)
-	t.Log(fmt.Sprintf("ten members in %s, the slowest cloned in %s: %.2f", whole.Round(time.Millisecond), clone.Round(time.Millisecond), ratio))
+	t.Logf("ten members in %s, the slowest cloned in %s: %.2f", whole.Round(time.Millisecond), clone.Round(time.Millisecond), ratio)
 	if ratio > 1.3 {
 		t.Errorf("it is more than 1.3: %.2f", ratio)
 	}
