@@ -90,6 +90,7 @@ func (s *Server) desktop(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("its driver can't tell when it is ready: %w", err)
 	}
+	var last error // before the time was up
 	for {
 		open, err := s.unready(ctx, t, status)
 		if err == nil && open == nil {
@@ -98,8 +99,11 @@ func (s *Server) desktop(ctx context.Context) error {
 		if err == nil {
 			err = fmt.Errorf("the desktop isn't ready: %s", strings.Join(open, "; "))
 		}
+		if ctx.Err() == nil || last == nil {
+			last = err
+		}
 		if sleep.For(ctx, readyPause) != nil {
-			return err
+			return last
 		}
 	}
 	if card, err = s.card(ctx, t); err != nil { // an app is on it once it answers

@@ -162,3 +162,11 @@ func (n Node) With(name string, v any) Node {
 	}
 	return Node{t, c}
 }
+
+// MarshalJSON is JSON, for documents that hold nodes; an absent node is null.
+func (n Node) MarshalJSON() ([]byte, error) {
+	if !n.Exists() {
+		return []byte("null"), nil
+	}
+	return JSON(n), nil
+}

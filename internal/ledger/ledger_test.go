@@ -16,6 +16,8 @@ import (
 	"testing/fstest"
 
 	"agentenv.internal/agentenv/internal/bundle"
+	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
@@ -518,5 +520,13 @@ func TestUnreadableFile(t *testing.T) {
 		if _, err := Write(t.Context(), st, p, Options{DryRun: dry}); err == nil || !strings.Contains(err.Error(), "artifacts/f/a") {
 			t.Errorf("dry %v: %v", dry, err)
 		}
+	}
+}
+
+// What a plan says of an environment is JSON also where its fields are parts of its toml.
+func TestSketchOfNodes(t *testing.T) {
+	b, err := Sketch(&bundle.Write{Kind: ref.Env, Type: env.ComputerDriver, Fields: map[string]any{"command": doc.Build([]any{"./drive", "-v"}), "module": doc.Node{}}})
+	if err != nil || !strings.Contains(string(b), `"command":["./drive","-v"]`) || !strings.Contains(string(b), `"module":null`) {
+		t.Errorf("%s %v", b, err)
 	}
 }

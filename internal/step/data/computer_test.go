@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/fstest"
+	"time"
 
 	"agentenv.internal/agentenv/internal/access"
 	"agentenv.internal/agentenv/internal/deploy"
@@ -24,7 +26,9 @@ import (
 	"agentenv.internal/agentenv/internal/sandbox/fake"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/step/steptest"
+	"agentenv.internal/agentenv/internal/step/validate"
 	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/sdk/computer"
 	"agentenv.internal/agentenv/sdk/computer/app"
 	sdkenv "agentenv.internal/agentenv/sdk/env"
 	"agentenv.internal/agentenv/sdk/wire"
@@ -388,7 +392,7 @@ func TestA7AnAppThatIsNotServed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = r.Envs.Deploy(t.Context(), deploy.EnvRequest{Run: steptest.Run, Step: "up", Attempt: 1, Env: stored, Wait: 300_000_000})
+	_, err = r.Envs.Deploy(t.Context(), deploy.EnvRequest{Run: steptest.Run, Step: "up", Attempt: 1, Env: stored, Wait: time.Second})
 	if err == nil || !strings.Contains(err.Error(), "app:clock: ask the app for its card") {
 		t.Errorf("%v", err)
 	}
@@ -409,5 +413,63 @@ func TestSessionOfAComputer(t *testing.T) {
 	want := "computer session --home /home/user --size 800x600 --max-size 1920x1200 --driver /app/driver/drive --driver -v --skill /app/computer/skill"
 	if got := strings.Join(c.Argv()[1:], " "); got != want {
 		t.Error(got)
+	}
+}
+
+// Row A45: the check of a deployed computer asks each environment that exports for its export once; one that fails fails the gate.
+func TestA45TheGateAsksEachAppOnce(t *testing.T) {
+	broken := app.App{Get: func(context.Context, *sdkenv.Namespace) ([]wire.Part, error) {
+		return nil, errors.New("no export today")
+	}}
+	for name, change := range map[string]func(*steptest.Computer){"sound": func(*steptest.Computer) {}, "broken": func(c *steptest.Computer) { c.Apps["calc"] = broken }} {
+		t.Run(name, func(t *testing.T) {
+			r, _, clock := desk(t, change)
+			v := deployed(t, r)
+			rows, err := validate.BootComputer(t.Context(), v, r.Store)
+			if err != nil {
+				t.Fatal(err)
+			}
+			bad := map[string]string{}
+			for _, row := range rows {
+				if row["result"] != true && row["skipped"] != true {
+					bad[fmt.Sprint(row["environment_name"])] = fmt.Sprint(row["justification"])
+				}
+			}
+			want := map[string]string{}
+			if name == "broken" {
+				want["calc"] = "data/get of 'calc' failed: "
+			}
+			if len(bad) != len(want) || !strings.HasPrefix(bad["calc"], want["calc"]) {
+				t.Error(bad)
+			}
+			if len(clock.args) != 1 {
+				t.Errorf("the clock was asked %d times", len(clock.args))
+			}
+			b, ok, err := envstore.Boot(t.Context(), r.Store, "@local/desk", 1)
+			if err != nil || !ok || b.Passed != (name == "sound") || len(b.Rows) == 0 {
+				t.Errorf("%+v %v %v", b, ok, err)
+			}
+			if _, err := validate.BootComputer(t.Context(), v, r.Store); err != nil {
+				t.Errorf("a second time: %v", err)
+			}
+		})
+	}
+}
+
+// Row A44: the skills of a computer are its own and its apps', in that order; those without one are left out.
+func TestA44SkillsOfAComputer(t *testing.T) {
+	text := func(name string) fstest.MapFS {
+		return fstest.MapFS{"SKILL.md": {Data: []byte("---\nname: " + name + "\ndescription: d\n---\n" + name)}}
+	}
+	r, _, _ := desk(t, func(c *steptest.Computer) {
+		notes := c.Apps["notes"]
+		notes.Skill = &app.Skill{Name: "notes", Description: "d", Folder: text("notes")}
+		c.Apps["notes"] = notes
+		c.Skill = &computer.Skill{Name: "desk", Description: "d", Folder: text("desk")}
+	})
+	v := deployed(t, r)
+	got, err := v.Skills(t.Context())
+	if err != nil || len(got) != 2 || got[0].Name != "desk" || got[1].Name != "notes" || got[1].Files[0].Path != "SKILL.md" {
+		t.Errorf("%+v %v", got, err)
 	}
 }

@@ -25,6 +25,8 @@ type Computer struct {
 	Home string // a folder of the test's
 	// Apps are those that folders of apps stand for, by name. One that isn't among them is never served.
 	Apps map[string]app.App
+	// Skill is the driver's; nil: none.
+	Skill *computer.Skill
 	// Driver wraps what the driver serves; nil: as it is.
 	Driver func(http.Handler) http.Handler
 
@@ -78,7 +80,7 @@ func (c *Computer) serve(ctx context.Context, p *fake.Proc) (err error) {
 		}
 	}
 	lookup := func(name string) (string, bool) { v, ok := p.Env[name]; return v, ok }
-	d, err := computer.New(plain{}, computer.Options{Home: c.Home, Apps: apps, Lookup: lookup})
+	d, err := computer.New(plain{}, computer.Options{Home: c.Home, Apps: apps, Lookup: lookup, Skill: c.Skill})
 	if err != nil {
 		return err
 	}
