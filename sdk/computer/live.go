@@ -2,6 +2,7 @@ package computer
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -10,11 +11,11 @@ import (
 )
 
 // LivePath is where a computer shows its screen as it changes: GET answers multipart/x-mixed-replace, a PNG in each part, which an img of a page shows
-// as a film. With the query changes=1 all parts but the first hold what changed alone, as Follow reads them. fps says how often it looks, from 0.1 to
-// 30 times a second, 10 unless given. Each part's headers tell where on the screen the picture belongs, how large that is, and when that was.
+// as a film. With the query changes=1 all parts but the first hold what changed alone, as Follow reads them, and each part's headers tell where on the
+// screen the picture belongs, how large that is, and when that was. fps says how often it looks, from 0.1 to 30 times a second, 10 unless given.
 const LivePath = "/live"
 
-// Headers of the parts at LivePath.
+// Headers of the parts at LivePath with changes=1.
 const (
 	LiveAt     = "Agentenv-At"     // x,y of the picture on the screen
 	LiveScreen = "Agentenv-Screen" // WIDTHxHEIGHT
@@ -54,28 +55,31 @@ func (c *Computer) serveLive(w http.ResponseWriter, r *http.Request) {
 	h.Set("Content-Type", "multipart/x-mixed-replace; boundary="+liveBoundary)
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	if _, err := fmt.Fprintf(w, "--%s\r\n", liveBoundary); err != nil {
+	// Pages show a part once they have seen the headers of the one after it, so these come at once; those that tell of a change come with it.
+	const begin = "--" + liveBoundary + "\r\nContent-Type: image/png\r\n"
+	ahead := "\r\n"
+	if changes {
+		ahead = ""
+	}
+	if _, err := io.WriteString(w, begin+ahead); err != nil {
 		return // the caller left
 	}
 	flush := http.NewResponseController(w)
 	var buf []byte
 	for s := range c.Watch(r.Context(), time.Duration(float64(time.Second)/fps)) {
-		box, pixels := s.Changed, s.Image
+		pixels, head := s.Image, ""
 		if changes {
-			pixels = s.Image.part(box, buf)
+			pixels = s.Image.part(s.Changed, buf)
 			buf = pixels.Data
-		} else {
-			box.Min.X, box.Min.Y = 0, 0
+			head = fmt.Sprintf("%s: %d,%d\r\n%s: %dx%d\r\n%s: %s\r\n\r\n", LiveAt, s.Changed.Min.X, s.Changed.Min.Y, LiveScreen, s.Image.Width, s.Image.Height,
+				LiveTime, s.At.UTC().Format(time.RFC3339Nano))
 		}
 		png, err := c.encode(pixels)
 		if err != nil {
 			c.log.WarnContext(r.Context(), "the screen can't be shown", "error", err)
 			return
 		}
-		// Pages show a part once they see the boundary after it, which is why that comes at once.
-		_, err = fmt.Fprintf(w, "Content-Type: image/png\r\nContent-Length: %d\r\n%s: %d,%d\r\n%s: %dx%d\r\n%s: %s\r\n\r\n%s\r\n--%s\r\n", len(png),
-			LiveAt, box.Min.X, box.Min.Y, LiveScreen, s.Image.Width, s.Image.Height, LiveTime, s.At.UTC().Format(time.RFC3339Nano), png, liveBoundary)
-		if err != nil || flush.Flush() != nil {
+		if _, err = fmt.Fprintf(w, "%s%s\r\n%s%s", head, png, begin, ahead); err != nil || flush.Flush() != nil {
 			return // the caller left
 		}
 	}
