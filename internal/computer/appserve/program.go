@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	killAfter = 10 * time.Second // SIGTERM's grace
-	pipeTime  = time.Second      // for which output of a program that ended is waited for
-	askEvery  = 20 * time.Millisecond
+	killAfter = 10 * time.Second      // SIGTERM's grace
+	pipeTime  = time.Second           // for which output of a program that ended is waited for
+	askEvery  = 20 * time.Millisecond // at first, then ever more seldom
+	askSeldom = 500 * time.Millisecond
 	cardTime  = 5 * time.Second
 )
 
@@ -106,11 +107,11 @@ func answers(ctx context.Context, socket string) bool {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 	}}
 	defer t.CloseIdleConnections()
-	for {
+	for wait := askEvery; ; wait = min(2*wait, askSeldom) {
 		if card(ctx, t) {
 			return true
 		}
-		if sleep.For(ctx, askEvery) != nil {
+		if sleep.For(ctx, wait) != nil {
 			return false
 		}
 	}
