@@ -10,7 +10,7 @@ import (
 	"path"
 )
 
-//go:embed all:echo-mcp all:hello all:inbox all:mail-mcp all:wordcount
+//go:embed all:echo-mcp all:hello all:inbox all:mail-mcp all:notes-computer all:wordcount
 var files embed.FS
 
 // FS is all bundles, a folder each, named as people type them after `agent-env run`.

@@ -13,9 +13,16 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// needsDesktop skips a test, or fails it where everything has to be here, on a machine without an X server or a window manager.
+// needsDesktop skips a test, or fails it where everything has to be here, on a machine without an X server, a window manager or Python's Tk, which the
+// example's apps show their windows with.
 func needsDesktop(t *testing.T) {
 	t.Helper()
+	if tk, err := filepath.Glob("/usr/lib*/python3*/lib-dynload/_tkinter.*"); err != nil || len(tk) == 0 {
+		if os.Getenv("REQUIRE") != "" {
+			t.Fatal("python3-tk is missing")
+		}
+		t.Skip("needs python3-tk")
+	}
 	for _, p := range []string{"Xvfb", "openbox"} {
 		if _, err := exec.LookPath(p); err != nil {
 			if os.Getenv("REQUIRE") != "" {
@@ -83,6 +90,9 @@ func TestDesktopOfAnOrdinaryUser(t *testing.T) {
 	}
 	if out := run("run", "./b"); !strings.Contains(out, "step 2/2 s (snapshot_computer_env)") || !strings.Contains(out, "Tore down 1 sandbox.") {
 		t.Errorf("run prints\n%s", out)
+	}
+	if out := run("run", "notes-computer", "--quiet"); strings.Count(out, ": passed (") != 3 {
+		t.Errorf("the example prints\n%s", out)
 	}
 	run("artifact", "get", "@local/~/b/t/after", "--output-dir", "out")
 	if _, err := os.Stat(filepath.Join(home, "out/notes/notes.tree.zip")); err != nil {

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"agentenv.internal/agentenv/internal/computer/appdir"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -16,8 +18,20 @@ import (
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
-// desktopPrograms are what a desktop needs of the system that it runs in, and the packages of Debian that hold them.
-var desktopPrograms = [...]struct{ program, pack string }{{"Xvfb", "xvfb"}, {"openbox", "openbox"}}
+// desktopNeeds are what a desktop needs of the system that it runs in; the packages are Debian's.
+var desktopNeeds = [...]appdir.Need{{Find: []string{"Xvfb"}, Package: "xvfb"}, {Find: []string{"openbox"}, Package: "openbox"}}
+
+// lacking are the packages that this machine lacks of what a computer and its apps need, each once, sorted.
+func (m *maker) lacking(c *envstore.Computer) []string {
+	var out []string
+	for _, n := range slices.Concat(desktopNeeds[:], c.Needs) {
+		if !n.Met(m.options.LookPath, filepath.Glob) {
+			out = append(out, n.Package)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
 
 // computerWay is how a provider would run a computer: in its image, or among this machine's own programs, which only local boxes see.
 func (m *maker) computerWay(w way, engine sandbox.Builder, builds bool, p envstore.Part) (way, error) {
@@ -28,10 +42,9 @@ func (m *maker) computerWay(w way, engine sandbox.Builder, builds bool, p envsto
 		if w.provider != localProvider {
 			return w, unsupported("computer %q names no image, and runs among this machine's programs on local sandboxes alone: give it an image", p.Name)
 		}
-		for _, need := range desktopPrograms {
-			if _, err := m.options.LookPath(need.program); err != nil {
-				return w, unsupported("computer %q needs %s, which this machine lacks: install the package %s, or give the computer an image that has it", p.Name, need.program, need.pack)
-			}
+		if packages := m.lacking(p.Computer); packages != nil {
+			return w, unsupported("computer %q needs what this machine lacks: install %s (on Debian: apt-get install %s), or give the computer an image that has it",
+				p.Name, strings.Join(packages, ", "), strings.Join(packages, " "))
 		}
 		return w, nil
 	case root.Reference != "":

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/computer/appdir"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/env"
@@ -22,6 +23,8 @@ type Computer struct {
 	Apps []string
 	// Image is the artifact that Root is read from; the zero Pin for none.
 	Image Pin
+	// Needs are what its apps need of the system that they run in.
+	Needs []appdir.Need
 	// Root is the image that the desktop runs in; the zero Source is the machine's own programs.
 	Root Source
 }
@@ -51,6 +54,12 @@ type desktop struct {
 	Command   []string        `json:"command"`
 	Python    string          `json:"python"`
 	RootImage *Pin            `json:"docker_image_artifact"`
+	// Declaration is an app's app.toml.
+	Declaration struct {
+		Linux struct {
+			Needs []appdir.Need `json:"needs"`
+		} `json:"linux"`
+	} `json:"declaration"`
 }
 
 func readDesktop(d store.Doc) (desktop, error) {
@@ -175,6 +184,7 @@ func (c *composing) app(ctx context.Context, name string, x desktop) error {
 		return err
 	}
 	c.parts.Apps = append(c.parts.Apps, name)
+	c.parts.Needs = append(c.parts.Needs, x.Declaration.Linux.Needs...)
 	c.process.Command = append(c.process.Command, "--app", name+"="+path.Join(ComputerFolder, at))
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,7 @@ type App struct {
 	Paths   []Path // nil: none are declared
 	Install []string
 	Launch  []string // nil: an app without a process
+	Needs   []Need
 	Hooks   Hooks
 	Server  []string // nil: the server is ours
 }
@@ -57,6 +59,26 @@ type App struct {
 type Path struct {
 	Path string
 	Pos  diag.Pos
+}
+
+// Need is something that an app needs of the system that it runs in.
+type Need struct {
+	// Find are the places of which one has to be there: names of programs, and patterns of absolute paths.
+	Find []string `json:"find"`
+	// Package is what is to be installed where none is.
+	Package string `json:"package"`
+}
+
+// Met tells whether a system has what is needed. program finds a program by its name, files those that a pattern matches.
+func (n Need) Met(program func(name string) (string, error), files func(pattern string) ([]string, error)) bool {
+	return slices.ContainsFunc(n.Find, func(what string) bool {
+		if path.IsAbs(what) {
+			found, err := files(what)
+			return err == nil && len(found) > 0
+		}
+		_, err := program(what)
+		return err == nil
+	})
 }
 
 // Hooks are the programs that replace methods of the data plane; nil for those that stay.
@@ -80,6 +102,11 @@ func (a *App) Keeps() bool {
 func Schema() *doc.Schema {
 	word := doc.Type{Kinds: []doc.Kind{doc.String}, Check: noNUL}
 	argv := doc.Type{Kinds: []doc.Kind{doc.Array}, NonEmpty: true, Elem: &word, Check: isArgv}
+	what := doc.Type{Kinds: []doc.Kind{doc.String}, NonEmpty: true, Check: isNeeded}
+	need := doc.Type{Kinds: []doc.Kind{doc.Object}, Fields: &doc.Schema{Fields: []doc.Field{
+		{Name: "find", Type: doc.Type{Kinds: []doc.Kind{doc.Array}, NonEmpty: true, Elem: &what}, Required: true, Doc: "programs, or patterns of absolute paths, of which one has to be there"},
+		{Name: "package", Type: doc.Type{Kinds: []doc.Kind{doc.String}, NonEmpty: true, Check: noNUL}, Required: true, Doc: "what is to be installed otherwise"},
+	}}}
 	place := doc.Type{Kinds: []doc.Kind{doc.String}, Check: isPlace}
 	table := func(fields ...doc.Field) doc.Type {
 		return doc.Type{Kinds: []doc.Kind{doc.Object}, Fields: &doc.Schema{Fields: fields}}
@@ -92,6 +119,7 @@ func Schema() *doc.Schema {
 			doc.Field{Name: "paths", Type: doc.Type{Kinds: []doc.Kind{doc.Array}, NonEmpty: true, Elem: &place, Check: apart}, Doc: "where the app keeps its data, relative to the home"},
 			doc.Field{Name: "install", Type: argv, Doc: "program that is run once when the computer is made"},
 			doc.Field{Name: "launch", Type: argv, Doc: "program that is the app"},
+			doc.Field{Name: "needs", Type: doc.Type{Kinds: []doc.Kind{doc.Array}, Elem: &need}, Doc: "what the app needs of the system"},
 		), Doc: "the app on Linux"},
 		{Name: "hooks", Type: table(
 			doc.Field{Name: "add_data", Type: argv, Doc: "program that loads data"},
@@ -139,6 +167,9 @@ func read(folder fs.FS, label, name string, n doc.Node, l diag.List) (*App, diag
 	linux, hooks := n.Get("linux"), n.Get("hooks")
 	for _, p := range linux.Get("paths").Items() {
 		a.Paths = append(a.Paths, Path{p.Text(), p.Pos()})
+	}
+	for _, x := range linux.Get("needs").Items() {
+		a.Needs = append(a.Needs, Need{argv(x.Get("find")), x.Get("package").Text()})
 	}
 	for _, c := range []struct {
 		at string

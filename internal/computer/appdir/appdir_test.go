@@ -66,7 +66,12 @@ paths = ["/etc"]`: "app.toml:2: linux.paths[0]: '/etc' can't be a place in the h
 		`[linux]
 paths = [".agentenv/x"]`: "app.toml:2: linux.paths[0]: '.agentenv/x' is where servers keep what is theirs, and no app's",
 		`[linux]
-path = ["a"]`: "app.toml:2: linux: unknown key 'path'; did you mean 'paths'? known here: install, launch, paths",
+path = ["a"]`: "app.toml:2: linux: unknown key 'path'; did you mean 'paths'? known here: install, launch, needs, paths",
+		`[[linux.needs]]
+find = ["lib/x", "/usr/lib/[", "/usr/lib*/x", "x"]
+package = ""`: "app.toml:2: linux.needs[0].find[0]: must be the name of a program, or a pattern of absolute paths, not 'lib/x'\n" +
+			"app.toml:2: linux.needs[0].find[1]: must be the name of a program, or a pattern of absolute paths, not '/usr/lib/['\n" +
+			"app.toml:3: linux.needs[0].package: must not be empty",
 		`[linux]
 launch = ["./bin/other"]`: "app.toml:2: linux.launch: 'bin/other' can't be executed: file does not exist; write it",
 		`[linux]
@@ -156,4 +161,32 @@ func FuzzRead(f *testing.F) {
 			t.Error(a.Timeout)
 		}
 	})
+}
+
+// TestNeeds: one of the places is enough.
+func TestNeeds(t *testing.T) {
+	a, l := Read(folder("[[linux.needs]]\nfind = [\"some\", \"/lib*/x\"]\npackage = \"p\""), "", "notes")
+	if err := l.Err(); err != nil || len(a.Needs) != 1 || a.Needs[0].Package != "p" {
+		t.Fatalf("%v, %v", a, err)
+	}
+	for _, c := range []struct {
+		program, file string
+		met           bool
+	}{{"some", "", true}, {"", "/lib*/x", true}, {"", "", false}, {"other", "/x", false}} {
+		program := func(name string) (string, error) {
+			if name != c.program {
+				return "", fs.ErrNotExist
+			}
+			return name, nil
+		}
+		files := func(pattern string) ([]string, error) {
+			if pattern != c.file {
+				return nil, nil
+			}
+			return []string{"/lib64/x"}, nil
+		}
+		if got := a.Needs[0].Met(program, files); got != c.met {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
 }

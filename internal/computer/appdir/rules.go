@@ -27,6 +27,13 @@ func isArgv(n doc.Node, l *diag.List) {
 	}
 }
 
+func isNeeded(n doc.Node, l *diag.List) {
+	s, _ := n.Str()
+	if _, err := path.Match(s, ""); err != nil || strings.Contains(s, "/") && !path.IsAbs(s) || strings.ContainsRune(s, 0) {
+		fault(l, n, "app.needs", "must be the name of a program, or a pattern of absolute paths, not %s", diag.Repr(s))
+	}
+}
+
 func isFolder(n doc.Node, l *diag.List) {
 	s, _ := n.Str()
 	if c := path.Clean(s); wire.CheckPath(c) != nil || c == "." || strings.HasPrefix(c, "..") {
