@@ -27,8 +27,10 @@ func TestComputersAreCheckedAtPut(t *testing.T) {
 			"envs/desk/env.toml": "type = 'computer'\napps = ['notes', 'clock']", "envs/notes/env.toml": "type = 'computer_app'", "envs/notes/app.toml": notesToml,
 			"envs/clock/env.toml": "type = 'computer_app'", "envs/clock/app.toml": "",
 		}, ""},
-		"A4 the computer's env.toml": {files{"envs/desk/env.toml": "type = 'computer'\napp = []\n[settings]\ntap_hold_ms = 5000"},
-			"envs/desk: env.toml: settings.tap_hold_ms: must be from 0 to 1000, not 5000 (line 4)\nenvs/desk: env.toml: unknown key 'app'; did you mean 'apps'?"},
+		"A4 the computer's env.toml": {
+			files{"envs/desk/env.toml": "type = 'computer'\napp = []\n[settings]\ntap_hold_ms = 5000"},
+			"envs/desk: env.toml: settings.tap_hold_ms: must be from 0 to 1000, not 5000 (line 4)\nenvs/desk: env.toml: unknown key 'app'; did you mean 'apps'?",
+		},
 		"A5 paths in one place": {files{
 			"envs/desk/env.toml": "type = 'computer'\napps = ['notes', 'more']", "envs/notes/env.toml": "type = 'computer_app'", "envs/notes/app.toml": notesToml,
 			"envs/more/env.toml": "type = 'computer_app'", "envs/more/app.toml": "[linux]\npaths = ['Notes/more', 'NotesToo']",
@@ -46,10 +48,14 @@ func TestComputersAreCheckedAtPut(t *testing.T) {
 		"A2 an app's own paths": {files{
 			"envs/desk/env.toml": "type = 'computer'\napps = ['notes']", "envs/notes/env.toml": "type = 'computer_app'", "envs/notes/app.toml": "[linux]\npaths = ['a', 'a/b']",
 		}, "envs/notes/app.toml: linux.paths: 'a/b' lies inside 'a', which is there too (line 2)"},
-		"apps are apps": {files{"envs/desk/env.toml": "type = 'computer'\napps = ['notes']", "envs/notes/env.toml": "type = 'computer'"},
-			"envs/desk: apps[0]: 'notes' is this bundle's computer, but this field takes computer_app (line 2)"},
-		"a driver's file": {files{"envs/desk/env.toml": "type = 'computer'\ndriver = 'drv'", "envs/drv/env.toml": "type = 'computer_driver'\ncommand = ['./drive']", "envs/drv/x": ""},
-			"envs/drv: env.toml: command: there is no file 'drive' in this folder; write it, or name another (line 2)"},
+		"apps are apps": {
+			files{"envs/desk/env.toml": "type = 'computer'\napps = ['notes']", "envs/notes/env.toml": "type = 'computer'"},
+			"envs/desk: apps[0]: 'notes' is this bundle's computer, but this field takes computer_app (line 2)",
+		},
+		"a driver's file": {
+			files{"envs/desk/env.toml": "type = 'computer'\ndriver = 'drv'", "envs/drv/env.toml": "type = 'computer_driver'\ncommand = ['./drive']", "envs/drv/x": ""},
+			"envs/drv: env.toml: command: there is no file 'drive' in this folder; write it, or name another (line 2)",
+		},
 		"a skill":                          {files{"envs/desk/env.toml": "type = 'computer'\nskill = 'skill'", "envs/desk/skill/x": ""}, "envs/desk: env.toml: skill: 'skill/SKILL.md' can't be read"},
 		"a name that no snapshot can hold": {files{"envs/desk/env.toml": "type = 'computer'\nenvironment_name = 'metadata'"}, "envs/desk: env.toml: environment_name: 'metadata' can't be a computer's name"},
 	} {

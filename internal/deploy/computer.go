@@ -236,7 +236,8 @@ func (p holder) takesTree() bool {
 	}
 	return slices.ContainsFunc(params.Add, func(a struct {
 		Format string `json:"format"`
-	}) bool {
+	},
+	) bool {
 		return a.Format == "file-tree"
 	})
 }

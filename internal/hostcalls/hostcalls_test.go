@@ -24,6 +24,7 @@ type conf struct{}
 func (conf) Granted(name string) bool {
 	return name == "GRANTED" || name == "ABSENT" || name == "BROKEN"
 }
+
 func (conf) Secret(_ context.Context, name string) (string, bool, error) {
 	switch name {
 	case "BROKEN":
@@ -37,6 +38,7 @@ func (conf) Secret(_ context.Context, name string) (string, bool, error) {
 func (conf) Settings(_ context.Context, d string) (any, []string, error) {
 	return map[string]any{"of": d}, []string{"hidden"}, nil
 }
+
 func (conf) GitSettings(_ context.Context, id string) (any, []string, error) {
 	return map[string]any{"git": id}, nil, nil
 }

@@ -64,11 +64,11 @@ func open(ctx context.Context, client *http.Client, base string, fps float64) (p
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch the screen: %w", err)
 	}
-	resp, err := client.Do(r)
+	resp, err := client.Do(r) //nolint:bodyclose // end does
 	if err != nil {
 		return nil, nil, fmt.Errorf("watch the screen: %w", err)
 	}
-	end = func() { resp.Body.Close() }
+	end = func() { _ = resp.Body.Close() }
 	if resp.StatusCode != http.StatusOK {
 		defer end()
 		const some = 300

@@ -60,7 +60,6 @@ func (c *Computer) Watch(ctx context.Context, every time.Duration) iter.Seq[Shot
 type watcher struct {
 	c         *Computer
 	last, now Image
-	display   Display
 }
 
 // look is the screen with what changed of it; nothing may have.

@@ -312,9 +312,16 @@ type sandboxCode struct {
 
 func sandboxCodes() []sandboxCode {
 	return []sandboxCode{
-		{"not_found", ErrNoSandbox}, {"gone", ErrSandboxGone}, {"too_big", ErrTooBig}, {"unsupported", errors.ErrUnsupported},
-		{"not_exist", fs.ErrNotExist}, {"exist", fs.ErrExist}, {"permission", fs.ErrPermission}, {"invalid", fs.ErrInvalid},
-		{"timeout", context.DeadlineExceeded}, {"canceled", context.Canceled},
+		{"not_found", ErrNoSandbox},
+		{"gone", ErrSandboxGone},
+		{"too_big", ErrTooBig},
+		{"unsupported", errors.ErrUnsupported},
+		{"not_exist", fs.ErrNotExist},
+		{"exist", fs.ErrExist},
+		{"permission", fs.ErrPermission},
+		{"invalid", fs.ErrInvalid},
+		{"timeout", context.DeadlineExceeded},
+		{"canceled", context.Canceled},
 	}
 }
 

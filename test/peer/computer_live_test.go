@@ -121,8 +121,10 @@ for i in range(film.n_frames):
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	page := func(args ...string) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, browser, append([]string{"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--hide-scrollbars",
-			"--window-size=1280,800", "--user-data-dir=" + t.TempDir()}, args...)...)
+		cmd := exec.CommandContext(ctx, browser, append([]string{
+			"--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-dev-shm-usage", "--hide-scrollbars",
+			"--window-size=1280,800", "--user-data-dir=" + t.TempDir(),
+		}, args...)...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 		return cmd

@@ -54,16 +54,6 @@ func memory(t *testing.T, pid int, file, line string) int {
 	return 0
 }
 
-// opened counts a process's descriptors.
-func opened(t *testing.T, pid int) int {
-	t.Helper()
-	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(all)
-}
-
 // driverPID is the process of a session's driver.
 func (d *desktop) driverPID(t *testing.T) int {
 	t.Helper()

@@ -3,6 +3,8 @@
 package peer_test
 
 import (
+	"fmt"
+	"os"
 	"testing"
 	"time"
 )
@@ -39,4 +41,14 @@ func TestComputerScreenshotsSoak(t *testing.T) {
 	if last.files > first.files+some || last.clients != first.clients || last.driver > first.driver+more || last.server > first.server+more {
 		t.Errorf("%+v became %+v", first, last)
 	}
+}
+
+// opened counts a process's descriptors.
+func opened(t *testing.T, pid int) int {
+	t.Helper()
+	all, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
 }

@@ -170,8 +170,13 @@ func TestInput(t *testing.T) {
 		{"drag with a modifier", func() (*computer.Effect, error) {
 			return d.Drag(t.Context(), computer.Drag{Path: []computer.Point{at, {X: 420, Y: 260}}, Button: computer.Right, Duration: 30 * time.Millisecond, Modifiers: []computer.Key{"Alt"}})
 		}, []string{"press 3 300 200 A", "release 3 420 260 A"}, ""},
-		{"a chord", func() (*computer.Effect, error) { return d.Press(t.Context(), []computer.Key{"Control", "Shift", "F5"}, soon) },
-			[]string{"key Control_L 420 260 -", "key Shift_L 420 260 C", "key F5 420 260 SC"}, "key"},
+		{
+			"a chord", func() (*computer.Effect, error) {
+				return d.Press(t.Context(), []computer.Key{"Control", "Shift", "F5"}, soon)
+			},
+			[]string{"key Control_L 420 260 -", "key Shift_L 420 260 C", "key F5 420 260 SC"},
+			"key",
+		},
 		{"text beyond the layout", func() (*computer.Effect, error) { return d.Type(t.Context(), "aÖ東", soon) }, []string{"key a 420 260 -", "key Odiaeresis 420 260 -"}, "key"},
 	} {
 		if _, err := c.do(); err != nil {

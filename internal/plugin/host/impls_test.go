@@ -20,6 +20,7 @@ type shelf struct{ d dist.Distribution }
 func (s shelf) Distributions() ([]dist.Distribution, []dist.Problem) {
 	return []dist.Distribution{s.d}, nil
 }
+
 func (shelf) Markers(context.Context) (requirement.Environment, error) {
 	return requirement.Newest(), nil
 }

@@ -225,7 +225,7 @@ func hostOf(t *testing.T, root, id string) int {
 }
 
 // TestNetworkHostLife: a network host ends with its box however that ends, keeps none alive, and a box outlives it without a network.
-func TestNetworkHostLife(t *testing.T) {
+func TestNetworkHostLife(t *testing.T) { //nolint:tparallel // its parts count what one host leaves
 	t.Parallel()
 	needTUN(t)
 	port, _ := greeter(t, "127.0.0.1:0")

@@ -92,7 +92,7 @@ func (a *alarms) holds() string {
 func desk(t *testing.T, change ...func(*steptest.Computer)) (*steptest.Rig, *steptest.Computer, *alarms) {
 	t.Helper()
 	clock := &alarms{}
-	home, err := os.MkdirTemp("", "desk") // its sockets' paths are short
+	home, err := os.MkdirTemp("", "desk") //nolint:usetesting // its sockets' paths are short
 	if err != nil {
 		t.Fatal(err)
 	}
