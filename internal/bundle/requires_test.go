@@ -173,8 +173,8 @@ func TestBadManifests(t *testing.T) {
 		f    files
 		want string
 	}{
-		"no TOML":     {files{"bundle.toml": "requires = [\n"}, "bundle.toml: "},
-		"not UTF-8":   {files{"bundle.toml": "requires = ['\xff']\n"}, "bundle.toml: "},
+		"no TOML":     {files{"bundle.toml": "requires = [\n"}, "bundle.toml: not valid TOML: array is incomplete (line 1)"},
+		"not UTF-8":   {files{"bundle.toml": "requires = ['\xff']\n"}, "bundle.toml: not UTF-8: byte 0xff; save the file as UTF-8 (line 1)"},
 		"no list":     {files{"bundle.toml": "requires = 'a'\n"}, `bundle.toml: requires must be a list of strings, not "a" (line 1)`},
 		"unknown key": {files{"bundle.toml": "name = 'b'\n"}, "bundle.toml: unknown key 'name'; bundle.toml takes requires (line 1)"},
 		"a URL": {
@@ -280,6 +280,24 @@ func TestDeclaration(t *testing.T) {
 				t.Errorf("%s\nreads as %q, %v", d.Text(), again.Requires, l)
 			}
 		})
+	}
+}
+
+// TestReplacedTypeIsNoRequirement: a type that configuration serves in the place of a distribution is the configuration's; names in the bundle that are no
+// types, such as a provider of sandboxes, are nobody's (S26).
+func TestReplacedTypeIsNoRequirement(t *testing.T) {
+	m, o := newMachine(), options()
+	m.withTypes(&o, map[string]catalog.Origin{"acme_check": {Kind: catalog.Config}})
+	from := catalog.Origin{Kind: catalog.Distribution, Package: "agentenv-e2e-acme", Version: "1.2.0"}
+	m.origins[StepTypes+" acme_check"] = from
+	m.origins["agent_env.sandbox_providers acme_boxes"] = from
+	b, l := Parse(open(t, files{"tasks/t.json": `[{"id":"a","type":"acme_check"},{"id":"b","type":"deploy_sandbox","sandbox_name":"b","sandbox_type":"acme_boxes","sandbox_mode":"vm"}]`}), o)
+	if l = append(l, b.Resolve()...); l.HasErrors() {
+		t.Fatal(l)
+	}
+	d, err := b.Declaration(t.Context())
+	if err != nil || len(d.Missing) > 0 || len(d.Hints) != 1 || !strings.Contains(d.Hints[0].String(), "'acme_check', which this machine's configuration registers") {
+		t.Errorf("declares %+v, %v", d, err)
 	}
 }
 

@@ -3,6 +3,7 @@ package cli_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"os"
 	"os/exec"
@@ -136,5 +137,63 @@ func TestInstallQuestion(t *testing.T) {
 				t.Error("something was installed")
 			}
 		})
+	}
+}
+
+// TestHostileRequirementsReachNoInstaller: what isn't a plain requirement is refused at a terminal without a question, and no installer is started; one that is, is
+// asked about and starts it.
+func TestHostileRequirementsReachNoInstaller(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("needs python3")
+	}
+	bin := t.TempDir()
+	spied := filepath.Join(t.TempDir(), "argv")
+	spy := "#!/bin/sh\nfor word; do printf '%s\\n' \"$word\"; done >>" + spied + "\nexit 1\n"
+	for _, name := range []string{"uv", "uvx", "pip", "pip3", "pipx"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte(spy), 0o755); err != nil { //nolint:gosec // a program
+			t.Fatal(err)
+		}
+	}
+	refused := func(t *testing.T, requirement, why, reply string, asked int) {
+		t.Helper()
+		home := t.TempDir()
+		if err := os.MkdirAll(filepath.Join(home, "b", "tasks"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(requirement) // as TOML has it, too
+		if err != nil {
+			t.Fatal(err)
+		}
+		for file, text := range map[string]string{"bundle.toml": "requires = [" + string(text) + "]\n", "tasks/t.json": `[{"id": "a", "type": "aggregate_verifiers"}]`} {
+			if err := os.WriteFile(filepath.Join(home, "b", file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		env := []string{"HOME=" + home, "XDG_STATE_HOME=" + filepath.Join(home, "state"), "PATH=" + bin + ":" + os.Getenv("PATH")}
+		for _, args := range [][]string{{"run", "./b"}, {"bundle", "register", "./b"}} {
+			got, err := answer(t.Context(), home, env, reply, args...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got.code != 1 || got.asked != asked || !strings.Contains(got.out, why) || strings.ContainsAny(got.out, "\x1b\x07\u202e\u200b\u2066") {
+				t.Errorf("%q: ends with %d, asks %d times, says\n%q", args, got.code, got.asked, got.out)
+			}
+		}
+	}
+	const unseen, none, url = "holds a character that can't be printed", "isn't a requirement", "names a URL"
+	for requirement, why := range map[string]string{
+		"evil; os_name != \"\x1b[2K\ragentenv-browser\"": unseen, "a; os_name != '\u202ex'": unseen, "a; os_name != '\u2066x'": unseen, "a\u200b>=1": unseen,
+		"a\n--index-url=http://x.invalid": unseen, "a\x07": unseen, "a\u00a0>=1": unseen,
+		"a @ https://x.invalid/a.whl": url, "a@git+https://x.invalid/a": url, "a @ file:///a.whl ; os_name=='nt'": url,
+		"https://x.invalid/a.whl": none, "--index-url=https://x.invalid": none, "-e .": none, "-r evil": none, "./a": none, "a --pre": none, "a --index-url https://x.invalid": none, "": "must be a requirement between quotes",
+	} {
+		t.Run(requirement, func(t *testing.T) { refused(t, requirement, why, "y", 0) })
+	}
+	if b, err := os.ReadFile(spied); err == nil {
+		t.Fatalf("an installer was started:\n%s", b)
+	}
+	refused(t, "agentenv-e2e-acme>=1.2", "Install agentenv-e2e-acme>=1.2 with agent-env plugin add? [y/N]: y\nError: ", "y", 1)
+	if b, err := os.ReadFile(spied); err != nil || !strings.HasPrefix(string(b), "venv\n") {
+		t.Errorf("what is agreed to starts no installer: %s, %v", b, err)
 	}
 }

@@ -21,7 +21,7 @@ func TestRequirementRows(t *testing.T) {
 	where := map[string]map[string]bool{}
 	for _, dir := range []string{ // those that are about these tables: others have rows of the same letters
 		"internal/requirement", "internal/bundle/requires_test.go", "internal/bundlerun/declare_test.go", "internal/plugin", "internal/cli/plugin",
-		"internal/cli/testdata/requires", "internal/cli/testdata/script/bundle_requires.txtar", "internal/cli/prompt_test.go", "internal/cli/user_test.go",
+		"internal/cli/testdata/requires", "internal/cli/testdata/engine/echo_plugin.txtar", "internal/cli/testdata/script/bundle_requires.txtar", "internal/cli/prompt_test.go", "internal/cli/user_test.go",
 	} {
 		err := filepath.WalkDir(filepath.Join(root, dir), func(path string, e os.DirEntry, err error) error {
 			if err != nil || e.IsDir() || !strings.HasSuffix(path, "_test.go") && !strings.HasSuffix(path, ".txtar") {
