@@ -67,7 +67,11 @@ func (f foreign) Deploy(ctx context.Context, r deploy.ForeignRequest) (*deploy.F
 	if err != nil {
 		return nil, err
 	}
-	i, err := p.Deploy(ctx, host.DeployEnv{Run: r.Run, Step: r.Step, Type: r.Type, Env: r.Env, Options: r.Options})
+	d := host.DeployEnv{Run: r.Run, Step: r.Step, Type: r.Type, Env: r.Env, Options: r.Options}
+	for _, x := range r.Files {
+		d.Files = append(d.Files, host.EnvFile(x))
+	}
+	i, err := p.Deploy(ctx, d)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +83,7 @@ func (f foreign) Deploy(ctx context.Context, r deploy.ForeignRequest) (*deploy.F
 		f.a.redact.Add(v)
 	}
 	return &deploy.ForeignServer{
-		URL: i.URL, MCP: i.MCP, Headers: i.Headers, Metadata: metadata, Close: i.Close,
+		URL: i.URL, MCP: i.MCP, Headers: i.Headers, Metadata: metadata, ReadsFiles: i.ReadsFiles, Close: i.Close,
 		Reset: func(ctx context.Context) error {
 			err := i.Reset(ctx)
 			if errors.Is(err, host.ErrNoReset) {

@@ -12,7 +12,7 @@ import (
 const (
 	// References is what the document names, with versions: [{"kind", "id", "version", "type"}].
 	References = "references"
-	// StoredFiles is what it holds, by path: {"data.csv": {"digest", "size", "mode"}}.
+	// StoredFiles is what it holds, by path: {"data.csv": {"digest", "size", "mode"}}; of environments of plugins' types too.
 	StoredFiles = "stored_files"
 )
 

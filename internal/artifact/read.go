@@ -14,11 +14,11 @@ import (
 // ErrNoFiles: the artifact's type holds no files that can be copied as they are.
 var ErrNoFiles = errors.New("holds no files of its own")
 
-// HoldsFiles tells whether artifacts of a type are files that can be copied as they are.
-func HoldsFiles(typ string) bool { return typ == File || typ == FileUniverse }
+// HoldsFiles tells whether artifacts of a type are files that can be copied as they are. Those of plugins' types are: what their plugin had stored.
+func HoldsFiles(typ string) bool { return typ == File || typ == FileUniverse || !Known(typ) }
 
 // Files are the files that a stored document of a type names, by path: one for a file artifact; all of a universe, with its links and empty
-// folders. No entry lies below another that is no folder, and no link leads out. ErrNoFiles for other types.
+// folders; what was stored of one of a plugin's type. No entry lies below another that is no folder, and no link leads out. ErrNoFiles for other types.
 func Files(typ string, body []byte) ([]Bytes, error) {
 	switch typ {
 	case File:

@@ -23,7 +23,9 @@ type Type struct {
 }
 
 // ReservedFields are words of every stored document, which no type may have as its own.
-func ReservedFields() []string { return []string{"created_at_utc", "id", "type", "version"} }
+func ReservedFields() []string {
+	return []string{"created_at_utc", "id", artifact.StoredFiles, "type", "version"}
+}
 
 // schema is that of the whole toml.
 func (t *Type) schema() *doc.Schema {
@@ -96,13 +98,12 @@ func (p *planner) addedConfig(e *Entry, w *Write, t *Type) map[string]any {
 	return out
 }
 
-// addedEnv plans an environment whose type is a plugin's. It is its env.toml: files beside it are no part of it.
+// addedEnv plans an environment whose type is a plugin's: its config, and the files of its folder, programs among them.
 func (p *planner) addedEnv(e *Entry, w *Write, t *Type) {
 	w.Fields = p.addedConfig(e, w, t)
-	if files := p.files(e, false); len(files) > 0 {
-		f := e.problem(doc.Node{}, "", "env.files", "an env of type %s is what its env.toml says, and the folder holds %s too, which isn't stored", diag.Clean(e.Type), count(paths(files)))
-		f.Severity = diag.Warning
-		p.l.Add(f)
+	w.Files = p.files(e, false)
+	for i := range w.Files {
+		w.Files[i].HashMode = true
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -31,6 +32,7 @@ type room struct {
 	mu    sync.Mutex
 	first []string
 	words []string
+	files bool // it reads data from files
 }
 
 // roomState is what finds a room again.
@@ -43,9 +45,13 @@ func (s *rooms) types() []plugin.Env {
 		Name: "acme_room", Description: "A room that keeps words",
 		Schema: json.RawMessage(`{"type": "object", "properties": {
 			"book": {"type": "string", "minLength": 1}, "words": {"type": "array", "items": {"type": "string"}, "default": []},
-			"environment_name": {"type": "string"}, "table": {"type": "string"}, "fault": {"type": "string"}}, "required": ["book"]}`),
+			"environment_name": {"type": "string"}, "table": {"type": "string"}, "fault": {"type": "string"},
+			"reads_files": {"type": "boolean", "default": false}}, "required": ["book"]}`),
 		Refs: []plugin.Ref{{Path: "table", Kind: "artifact", Type: "acme_table"}},
-		Check: func(_ context.Context, d plugin.Document) []plugin.Problem {
+		Check: func(_ context.Context, d plugin.Document, files []plugin.File) []plugin.Problem {
+			if i := slices.IndexFunc(files, func(f plugin.File) bool { return f.Size == 0 }); i >= 0 {
+				return []plugin.Problem{{Summary: files[i].Path + " is empty"}}
+			}
 			var c struct {
 				Words []string `json:"words"`
 			}
@@ -66,6 +72,7 @@ func (s *rooms) deploy(ctx context.Context, c *plugin.EnvCall) (out plugin.Deplo
 		Book  string   `json:"book"`
 		Words []string `json:"words"`
 		Fault string   `json:"fault"`
+		Files bool     `json:"reads_files"`
 	}
 	if err := c.Env.Decode(&d); err != nil {
 		return out, err
@@ -79,7 +86,14 @@ func (s *rooms) deploy(ctx context.Context, c *plugin.EnvCall) (out plugin.Deplo
 	case "url":
 		return plugin.Deployed{Env: plugin.DeployedEnv{URL: "nowhere"}, State: json.RawMessage(`{}`)}, nil
 	}
-	r := &room{first: d.Words, words: d.Words, done: make(chan struct{})}
+	for _, f := range c.Files { // words from files of its folder
+		b, err := os.ReadFile(f.File)
+		if err != nil || !strings.HasSuffix(f.File, "/"+f.Path) {
+			return out, fmt.Errorf("the file %s is at %s: %w", f.Path, f.File, err)
+		}
+		d.Words = append(d.Words, strings.Fields(string(b))...)
+	}
+	r := &room{first: d.Words, words: d.Words, files: d.Files, done: make(chan struct{})}
 	h, err := r.server(filepath.Base(d.ID)).Handler()
 	if err != nil {
 		return out, err
@@ -102,7 +116,7 @@ func (s *rooms) deploy(ctx context.Context, c *plugin.EnvCall) (out plugin.Deplo
 	s.mu.Unlock()
 	state, err := json.Marshal(roomState{f.Name()})
 	return plugin.Deployed{State: state, Env: plugin.DeployedEnv{
-		URL: "http://" + l.Addr().String() + "/rooms/1/", Headers: map[string]string{"X-Room-Key": "let-me-in"}, Metadata: map[string]any{"book": d.Book},
+		URL: "http://" + l.Addr().String() + "/rooms/1/", Headers: map[string]string{"X-Room-Key": "let-me-in"}, Metadata: map[string]any{"book": d.Book}, ReadsFiles: d.Files,
 	}}, err
 }
 
@@ -135,6 +149,9 @@ func (r *room) server(name string) *env.Env {
 	e.OnAdd(func(ctx context.Context, in []*env.Input) error {
 		var d struct {
 			Words []string `json:"words"`
+		}
+		if at := in[0].Part.File; at == nil || strings.HasPrefix(at.URI, "file:///") != r.files {
+			return errors.New("the data came another way")
 		}
 		if err := in[0].Decode(ctx, &d); err != nil {
 			return err

@@ -117,7 +117,9 @@ func (v *Env) load(ctx context.Context, objects store.Objects, p envstore.Payloa
 	part := wire.URIPart((&url.URL{Scheme: "file", Path: path.Join(dataFolder, file)}).String(), p.Media, file)
 	var err error
 	if s.away != nil {
-		part, err = inline(ctx, objects, p, file)
+		var done func()
+		part, done, err = s.handed(ctx, objects, p, file)
+		defer done()
 	} else {
 		err = stageIn(ctx, s, objects, p, file)
 	}

@@ -6,11 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
+	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/store"
@@ -30,6 +34,15 @@ type ForeignRequest struct {
 	Type      string
 	Env       json.RawMessage // its stored document
 	Options   json.RawMessage // what the deployment was asked for
+	Files     []ForeignFile   // what was beside its env.toml
+}
+
+// ForeignFile is a stored file of an environment's folder.
+type ForeignFile struct {
+	Path string // relative, "/"-separated, leading nowhere else
+	Mode fs.FileMode
+	Size int64
+	Open func() (io.ReadCloser, error)
 }
 
 // ForeignServer is a running one, and how this machine reaches it. Its owner closes it.
@@ -37,6 +50,8 @@ type ForeignServer struct {
 	URL, MCP string // bases; MCP "" is what the card says
 	Headers  map[string]string
 	Metadata json.RawMessage // an object that goes into the context document; nil for none
+	// ReadsFiles: it reads file:// addresses of this machine, so that data is handed over as a file and has no limit.
+	ReadsFiles bool
 	// Reset puts it back to its first state; ErrNoReset where only its data plane can.
 	Reset func(ctx context.Context) error
 	Close func(ctx context.Context) error
@@ -67,12 +82,24 @@ func (e *Envs) foreign(ctx context.Context, r EnvRequest, v *Env, p envstore.Par
 	if err != nil {
 		return nil, err
 	}
-	f, err := e.maker.options.Foreign.Deploy(ctx, ForeignRequest{Run: r.Run, Step: r.Step, Type: p.Env.Type, Env: p.Document, Options: options})
+	f, err := e.maker.options.Foreign.Deploy(ctx, ForeignRequest{Run: r.Run, Step: r.Step, Type: p.Env.Type, Env: p.Document, Options: options, Files: e.filesOf(ctx, p)})
 	if err != nil {
 		return nil, err
 	}
 	f.URL = strings.TrimSuffix(f.URL, "/")
 	return &Server{Name: p.Name, Key: p.Key, away: f}, nil
+}
+
+// filesOf are the files of a part's folder, read from the store when they are opened.
+func (e *Envs) filesOf(ctx context.Context, p envstore.Part) []ForeignFile {
+	var out []ForeignFile
+	for _, f := range p.Files {
+		out = append(out, ForeignFile{Path: f.Path, Mode: fs.FileMode(f.Mode), Size: f.Size, Open: func() (io.ReadCloser, error) {
+			r, _, err := store.OpenVerified(ctx, e.maker.store, f.Digest)
+			return r, err
+		}})
+	}
+	return out
 }
 
 // Foreign tells what serves the environment beside the program; nil for one in sandboxes.
@@ -128,7 +155,7 @@ const maxInline = 64 << 20
 // inline is the data of a payload as a part that holds its bytes.
 func inline(ctx context.Context, objects store.Objects, p envstore.Payload, name string) (wire.Part, error) {
 	if p.File.Size > maxInline {
-		return wire.Part{}, fmt.Errorf("it has %d bytes, and a server outside of sandboxes is handed at most %d", p.File.Size, maxInline)
+		return wire.Part{}, fmt.Errorf("it has %d bytes, and a server outside of sandboxes that reads no files of this machine is handed at most %d", p.File.Size, maxInline)
 	}
 	r, _, err := store.OpenVerified(ctx, objects, p.File.Digest)
 	if err != nil {
@@ -137,4 +164,38 @@ func inline(ctx context.Context, objects store.Objects, p envstore.Payload, name
 	defer r.Close()
 	b, err := io.ReadAll(r)
 	return wire.FilePart(b, p.Media, name), err
+}
+
+// handed is the data of a payload as a part for a server outside of boxes: a file of this machine where it reads such, else its bytes. done takes the file away.
+func (s *Server) handed(ctx context.Context, objects store.Objects, p envstore.Payload, name string) (part wire.Part, done func(), err error) {
+	if !s.away.ReadsFiles {
+		part, err = inline(ctx, objects, p, name)
+		return part, func() {}, err
+	}
+	scratch, err := atomicfile.NewScratch("agentenv-data")
+	if err != nil {
+		return part, func() {}, err
+	}
+	done = func() { _ = scratch.Remove() }
+	at := filepath.Join(scratch.Dir, "data")
+	if err := writeOut(ctx, objects, p, at); err != nil {
+		done()
+		return part, func() {}, err
+	}
+	return wire.URIPart((&url.URL{Scheme: "file", Path: at}).String(), p.Media, name), done, nil
+}
+
+// writeOut writes the data of a payload into a new file, which its user alone may read.
+func writeOut(ctx context.Context, objects store.Objects, p envstore.Payload, at string) error {
+	r, _, err := store.OpenVerified(ctx, objects, p.File.Digest)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := os.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, w.Close())
 }

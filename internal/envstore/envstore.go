@@ -57,8 +57,9 @@ type Part struct {
 	Key    string
 	Image  Pin
 	Source Source
-	// Document is the stored document of an environment whose type is a plugin's, which has nothing else; nil for the program's own types.
+	// Document is the stored document of an environment whose type is a plugin's, without its Files; nil for the program's own types.
 	Document json.RawMessage
+	Files    []artifact.Bytes // what was beside its env.toml, by path; only of a plugin's type
 	// Computer is what a computer has besides; nil for everything else.
 	Computer *Computer
 }
@@ -123,7 +124,11 @@ func (r *reading) env(ctx context.Context, d store.Doc) (Env, error) {
 	case env.Computer, env.ComputerApp, env.ComputerDriver:
 		err = r.computer(ctx, &out, d)
 	default: // a plugin's
-		out.Parts = []Part{{Env: Pin{d.ID, d.Version, d.Type}, Name: out.Name, Document: r.whole(d)}}
+		p := Part{Env: Pin{d.ID, d.Version, d.Type}, Name: out.Name, Document: r.whole(d)}
+		if p.Files, err = artifact.Files(d.Type, d.Body); errors.Is(err, artifact.ErrNoFiles) {
+			err = nil
+		}
+		out.Parts = []Part{p}
 	}
 	if err == nil {
 		err = r.faults.Err()
@@ -172,6 +177,7 @@ func (r *reading) whole(d store.Doc) json.RawMessage {
 	if json.Unmarshal(d.Body, &m) != nil || m == nil {
 		return d.Body
 	}
+	delete(m, artifact.StoredFiles) // how the store keeps them
 	for name, v := range map[string]any{"id": d.ID, "version": d.Version, "type": d.Type} {
 		if _, ok := m[name]; !ok {
 			m[name], _ = json.Marshal(v)

@@ -41,6 +41,9 @@ func (w *writer) documents(x *write) []artifact.Document {
 	case ref.Agent:
 		return one(with(x.Fields, "docker_image_artifact", w.typed(x.Pins[0])))
 	case ref.Env:
+		if x.Plugin && len(x.Files) > 0 {
+			return []artifact.Document{artifact.NewAdded(pin, x.Type, w.env(x), x.bytes())}
+		}
 		return one(w.env(x))
 	case ref.Artifact:
 	}

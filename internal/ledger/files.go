@@ -132,7 +132,7 @@ func (w *writer) put(ctx context.Context, s store.Stage) error {
 		}
 		defer r.Close()
 		put := s.Put
-		if j.x.Plugin { // what is stored of it is the plugin's to say
+		if j.x.Plugin && j.x.Kind == ref.Artifact { // what is stored of it is the plugin's to say
 			put = sum
 		}
 		d, n, err := put(r)

@@ -15,7 +15,8 @@ type Env struct {
 	Description string
 	Schema      json.RawMessage // of the environment's own fields; nil: any
 	Refs        []Ref           // fields that name stored things: they hold ids when Deploy sees them
-	Check       func(ctx context.Context, env Document) []Problem
+	// Check tells what is wrong with an environment. Of its files the paths and sizes are known.
+	Check func(ctx context.Context, env Document, files []File) []Problem
 	// Deploy starts one instance. The state that it answers is all that Reset and Close get, perhaps in another process.
 	Deploy func(ctx context.Context, c *EnvCall) (Deployed, error)
 	Reset  func(ctx context.Context, c *EnvCall) error
@@ -23,13 +24,15 @@ type Env struct {
 	Close func(ctx context.Context, c *EnvCall) error
 }
 
-// EnvCall is one request about an instance. Deploy has Env and Options, the others State.
+// EnvCall is one request about an instance. Deploy has Env, Options and Files, the others State.
 type EnvCall struct {
 	Run, Step string
 	Env       Document
 	Options   Document
 	State     Document
-	Host      *Host
+	// Files are those beside the env.toml. They can be read, and lie in one folder as they did there, until the call ends.
+	Files []File
+	Host  *Host
 }
 
 // Deployed is a running instance.
@@ -44,6 +47,9 @@ type DeployedEnv struct {
 	MCP      string            `json:"mcp_url"`
 	Headers  map[string]string `json:"headers,omitempty"`
 	Metadata map[string]any    `json:"metadata,omitempty"`
+	// ReadsFiles: the server reads file:// addresses of this machine. Data is then handed to it as a file, which is there until data/add is answered; else its
+	// bytes are, 64 MiB at most.
+	ReadsFiles bool `json:"reads_files,omitempty"`
 }
 
 // EnvParams are the parameters of all env methods.
@@ -55,6 +61,7 @@ type EnvParams struct {
 	Env     json.RawMessage `json:"env,omitempty"`
 	Options json.RawMessage `json:"options,omitempty"`
 	State   json.RawMessage `json:"state,omitempty"`
+	Files   []File          `json:"files,omitempty"`
 }
 
 // Artifact is a type of artifacts.
@@ -68,7 +75,7 @@ type Artifact struct {
 	Write func(ctx context.Context, h *Host, id string, config Document, files []File) (Written, error)
 }
 
-// File is one file of an artifact: its path there, and where its content is on this machine.
+// File is one file of an artifact or environment: its path there, and where its content is on this machine.
 type File struct {
 	Path string `json:"path"`
 	File string `json:"file,omitempty"`
@@ -136,13 +143,13 @@ func (s *server) others(ctx context.Context, method string, params json.RawMessa
 }
 
 func (s *server) env(ctx context.Context, method string, t *Env, in EnvParams) (any, error) {
-	c := &EnvCall{in.Run, in.Step, Document(in.Env), Document(in.Options), Document(in.State), s.host(in.Call)}
+	c := &EnvCall{in.Run, in.Step, Document(in.Env), Document(in.Options), Document(in.State), in.Files, s.host(in.Call)}
 	var err error
 	switch method {
 	case MethodEnvCheck:
 		out := Problems{[]Problem{}}
 		if t.Check != nil {
-			out.Problems = append(out.Problems, t.Check(ctx, c.Env)...)
+			out.Problems = append(out.Problems, t.Check(ctx, c.Env, c.Files)...)
 		}
 		return out, nil
 	case MethodEnvDeploy:

@@ -5,11 +5,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"log/slog"
 	"net/url"
+	"os"
+	"path/filepath"
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/sdk/plugin"
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
 )
@@ -20,7 +25,51 @@ type DeployEnv struct {
 	Type      string
 	Env       json.RawMessage // the stored document
 	Options   json.RawMessage
+	Files     []EnvFile
 	Log       *slog.Logger // nil: the plugins' own
+}
+
+// EnvFile is a file of an environment, to be laid out for its plugin.
+type EnvFile struct {
+	Path string // relative, "/"-separated, leading nowhere else
+	Mode fs.FileMode
+	Size int64
+	Open func() (io.ReadCloser, error)
+}
+
+// layOut writes the files below dir, as they lay in their folder.
+func layOut(dir string, files []EnvFile) ([]plugin.File, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	out := make([]plugin.File, len(files))
+	for i, f := range files {
+		at := filepath.FromSlash(f.Path)
+		if err := root.MkdirAll(filepath.Dir(at), 0o700); err != nil {
+			return nil, err
+		}
+		if err := write(root, at, f); err != nil {
+			return nil, fmt.Errorf("%s: %w", diag.Repr(f.Path), err)
+		}
+		out[i] = plugin.File{Path: f.Path, File: filepath.Join(dir, at), Size: f.Size}
+	}
+	return out, nil
+}
+
+func write(root *os.Root, at string, f EnvFile) error {
+	r, err := f.Open()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	w, err := root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600|f.Mode&0o100)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return errors.Join(err, w.Close())
 }
 
 // Instance is a running environment of a plugin. It is to be closed, once.
@@ -44,13 +93,24 @@ func (p *Plugins) Deploy(ctx context.Context, d DeployEnv) (*Instance, error) {
 	if d.Log == nil {
 		d.Log = p.setup.Log
 	}
+	var files []plugin.File
+	if len(d.Files) > 0 {
+		scratch, err := p.setup.scratch()
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = scratch.Remove() }()
+		if files, err = layOut(scratch.Dir, d.Files); err != nil {
+			return nil, step.Infra(fmt.Errorf("lay out the environment's files: %w", err))
+		}
+	}
 	i := &Instance{p: p, by: s, run: d.Run, step: d.Step, log: d.Log}
 	var out plugin.Deployed
 	by := i.caller()
 	var late json.RawMessage
 	by.Late = func(result json.RawMessage) { late = result }
 	err = s.p.Call(ctx, plugin.MethodEnvDeploy, by, func(call string) any {
-		return plugin.EnvParams{Call: call, Entry: s.entry, Run: d.Run, Step: d.Step, Env: d.Env, Options: d.Options}
+		return plugin.EnvParams{Call: call, Entry: s.entry, Run: d.Run, Step: d.Step, Env: d.Env, Options: d.Options, Files: files}
 	}, &out)
 	if len(late) > 0 && json.Unmarshal(late, &out) == nil { // it stands, and nobody wants it any more
 		i.state = out.State

@@ -124,9 +124,9 @@ func (p *Plugins) CheckType(ctx context.Context, w *bundle.Write) diag.List {
 	files := []plugin.File{}
 	if w.Kind == ref.Artifact {
 		group, method = plugin.GroupArtifacts, plugin.MethodArtifactCheck
-		for _, f := range w.Files {
-			files = append(files, plugin.File{Path: f.Path, Size: f.Size})
-		}
+	}
+	for _, f := range w.Files {
+		files = append(files, plugin.File{Path: f.Path, Size: f.Size})
 	}
 	fault := func(text string) diag.List {
 		return diag.List{{Pos: w.Config.Pos(), Code: "plugin.check", Summary: text}}
@@ -139,7 +139,7 @@ func (p *Plugins) CheckType(ctx context.Context, w *bundle.Write) diag.List {
 	var out plugin.Problems
 	err = s.p.Call(ctx, method, &Caller{}, func(call string) any {
 		if group == plugin.GroupEnvs {
-			return plugin.EnvParams{Call: call, Entry: s.entry, Env: config}
+			return plugin.EnvParams{Call: call, Entry: s.entry, Env: config, Files: files}
 		}
 		return plugin.ArtifactParams{Call: call, Entry: s.entry, ID: w.ID, Config: config, Files: files}
 	}, &out)
@@ -221,7 +221,7 @@ func bodyOf(raw json.RawMessage) (map[string]any, error) {
 	}
 	out := map[string]any{}
 	for name, v := range n.Root().Members() {
-		if !slices.Contains(bundle.ReservedFields(), name) && name != artifact.StoredFiles && name != artifact.References {
+		if !slices.Contains(bundle.ReservedFields(), name) && name != artifact.References {
 			out[name] = v
 		}
 	}

@@ -97,6 +97,19 @@ func TestLoadArtifactFailures(t *testing.T) {
 	}
 }
 
+// TestPluginsArtifactIsItsFiles: of an artifact of a plugin's type, what the plugin had stored is copied; one whose document has no files holds nothing to copy.
+func TestPluginsArtifactIsItsFiles(t *testing.T) {
+	r := rig(t)
+	r.PutOther("@local/b/bare", "acme_note")
+	e := NewLoadArtifact(r.Store, r.Deploy, nil, nil, NewDownloads(false))
+	if err := r.Do(e, load(`"artifact_id": "@local/b/bare"`)); steptest.ErrorType(err) != "TypeError" {
+		t.Errorf("without files: %v", err)
+	}
+	if l := e.Preflight(t.Context(), r.Doc(load(`"artifact_id": "@local/b/bare"`)), step.Plan{Type: func(context.Context, ref.Kind, string, int) string { return "acme_note" }}); l.HasErrors() {
+		t.Errorf("preflight: %v", l)
+	}
+}
+
 // damaged is a store whose objects have other bytes than their digest says.
 type damaged struct{ Store }
 

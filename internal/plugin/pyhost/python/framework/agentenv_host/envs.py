@@ -33,7 +33,9 @@ class Envs:
     def deploy(self, request: Request) -> Dict[str, Any]:
         """Starts an instance."""
         cls = loaded(self._entries, request)
-        document, options = dict(_object(request, "env")), request.params.get("options") or {}
+        document, options = dict(_object(request, "env")), dict(request.params.get("options") or {})
+        if request.params.get("files"):
+            options["files"] = {f["path"]: f["file"] for f in request.params["files"]}
 
         async def act() -> Any:
             env = cls.from_dict(document)
@@ -44,6 +46,8 @@ class Envs:
             state = plain(deployed.to_dict())
             env = {"environment_url": deployed.environment_url, "mcp_url": deployed.mcp_url, "metadata": plain(deployed.metadata)}
             headers = getattr(deployed, "headers", None)
+            if getattr(deployed, "reads_files", False):
+                env["reads_files"] = True
         except (NotJSON, AttributeError) as e:
             raise RPCError(DEFECT, f"deploy of {cls.__module__}.{cls.__qualname__} answered no deployed environment: {e}") from None
         return {"env": {**env, **({"headers": plain(headers)} if headers else {})}, "state": state}
