@@ -77,7 +77,7 @@ func TestGitRows(t *testing.T) {
 		case reason:
 			continue
 		}
-		for _, name := range strings.Fields(text) {
+		for name := range strings.FieldsSeq(text) {
 			if !there[name] || !strings.HasPrefix(name, "Test") && !script.MatchString(name) {
 				t.Errorf("row %d names %s, which isn't there", i+1, name)
 			}

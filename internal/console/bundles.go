@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"maps"
 
 	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/git"
@@ -59,9 +60,7 @@ func (s *Server) updateBundle(ctx context.Context, c *call) (any, error) {
 	b := c.body
 	u := gitplugins.BundleUpdate{ID: c.PathValue("id"), Ref: b.text("ref"), Force: b.flag("force"), Newest: true}
 	typed := b.values("inputs")
-	for k, v := range b.values("config_inputs") {
-		typed[k] = v
-	}
+	maps.Copy(typed, b.values("config_inputs"))
 	u.Activate = s.activation(gitplugins.Activation{Typed: typed, Secrets: b.pairs("secrets")})
 	if err := b.done(); err != nil {
 		return nil, err

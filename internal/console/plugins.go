@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -89,9 +90,9 @@ func (s *Server) installed(ctx context.Context, c *call) (any, error) {
 		case x.Trouble != "":
 			p.Error = &x.Trouble
 		case x.Err != nil:
-			p.Error = text(x.Err.Error())
+			p.Error = new(x.Err.Error())
 		case x.State == git.Missing:
-			p.Error = text(git.ErrMissing.Error())
+			p.Error = new(git.ErrMissing.Error())
 		}
 		if x.Of != nil {
 			p.Bundle = &bundleRef{x.Of.ID, x.Of.Name, x.Of.SourceURL}
@@ -110,7 +111,8 @@ func (s *Server) installed(ctx context.Context, c *call) (any, error) {
 
 func some(s []string) []string { return append([]string{}, s...) }
 
-func text(s string) *string { return &s }
+//go:fix inline
+func text(s string) *string { return new(s) }
 
 func (s *Server) updates(ctx context.Context, c *call) (any, error) {
 	if err := c.body.done(); err != nil {
@@ -158,7 +160,7 @@ func (s *Server) reload(ctx context.Context, changed bool) (out after) {
 		}
 	}
 	if err != nil {
-		out.Error, out.Load = text(err.Error()), map[string]string{}
+		out.Error, out.Load = new(err.Error()), map[string]string{}
 	}
 	out.Reloaded = err == nil
 	return out
@@ -184,7 +186,7 @@ func (s *Server) installedReply(ctx context.Context, done *gitplugins.Installed)
 		out.Enabled, out.Servers, out.Off, out.Written = some(a.Enabled), some(a.Servers), some(a.Off), some(a.Written)
 		out.Warnings = append(out.Warnings, a.Warnings...)
 		if a.Err != nil {
-			out.EnableError = text(a.Err.Error())
+			out.EnableError = new(a.Err.Error())
 		}
 	}
 	out.after = s.reload(ctx, done.Activated != nil)
@@ -195,9 +197,7 @@ func (s *Server) install(ctx context.Context, c *call) (any, error) {
 	b := c.body
 	o := gitplugins.Request{URL: b.text("url"), Ref: b.text("ref"), Force: b.flag("force"), By: "console"}
 	typed := b.values("inputs")
-	for k, v := range b.values("config_inputs") {
-		typed[k] = v
-	}
+	maps.Copy(typed, b.values("config_inputs"))
 	o.Activate = s.activation(gitplugins.Activation{Typed: typed, Secrets: b.pairs("secrets")})
 	b.required("url")
 	if err := b.done(); err != nil {

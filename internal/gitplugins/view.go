@@ -125,7 +125,8 @@ func ViewPlugin(fetched git.Fetched, ref string, m *git.Manifest) PluginView {
 
 func all(s []string) []string { return append([]string{}, s...) }
 
-func message(s string) *string { return &s }
+//go:fix inline
+func message(s string) *string { return new(s) }
 
 // RowView is a row of the lock as sync, verify and list print it.
 type RowView struct {
@@ -149,7 +150,7 @@ func ViewRow(s git.Standing, enabled bool) RowView {
 		out.Kind = "bundle"
 	}
 	if s.Err != nil {
-		out.Error = message(s.Err.Error())
+		out.Error = new(s.Err.Error())
 	}
 	return out
 }
@@ -176,7 +177,7 @@ func ViewUpdate(u git.Update) UpdateView {
 		v.Kind = "bundle"
 	}
 	if u.Err != nil {
-		v.Error = message(u.Err.Error())
+		v.Error = new(u.Err.Error())
 	}
 	return v
 }
@@ -248,7 +249,7 @@ func ViewPeek(k *Peek) PeekView {
 		row := MemberView{ID: x.ID, URL: x.URL, Ref: x.Ref, Builtin: x.Builtin}
 		switch {
 		case x.Err != nil:
-			row.Error = message(x.Err.Error())
+			row.Error = new(x.Err.Error())
 		case x.Item != nil && x.Item.Manifest != nil:
 			pl := ViewPlugin(x.Item.Fetched, x.Item.Fetched.Ref, x.Item.Manifest)
 			pl.Warnings = all(x.Item.Warnings)

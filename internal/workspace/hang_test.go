@@ -42,7 +42,7 @@ func TestRow99Hanging(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, pid := range strings.Fields(string(b)) {
+	for pid := range strings.FieldsSeq(string(b)) {
 		if stat, err := os.ReadFile(fmt.Sprintf("/proc/%s/stat", pid)); err == nil && !strings.Contains(string(stat), ") Z ") {
 			t.Errorf("it is there: %s", stat)
 		}

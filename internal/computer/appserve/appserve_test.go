@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -207,9 +208,7 @@ func TestA16(t *testing.T) {
 func changed(files map[string]string) map[string]string {
 	out := map[string]string{}
 	for _, m := range []map[string]string{clock, files} {
-		for k, v := range m {
-			out[k] = v
-		}
+		maps.Copy(out, m)
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -149,9 +150,7 @@ func (r *Rig) PutFolder(id, typ, name string, more map[string]any, files ...File
 	if len(files) > 0 {
 		fields[env.Files] = map[string]any{"id": universe, "version": 1, "type": artifact.FileUniverse}
 	}
-	for k, v := range more {
-		fields[k] = v
-	}
+	maps.Copy(fields, more)
 	r.PutEnvDoc(id, typ, fields)
 }
 

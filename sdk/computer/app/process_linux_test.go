@@ -65,7 +65,7 @@ func (r *rig) post(op string) {
 func (r *rig) runs() []int {
 	b, _ := os.ReadFile(filepath.Join(r.home, "runs"))
 	var out []int
-	for _, l := range strings.Fields(string(b)) {
+	for l := range strings.FieldsSeq(string(b)) {
 		n, err := strconv.Atoi(l)
 		if err != nil {
 			r.t.Fatal(err)
