@@ -39,14 +39,16 @@ type command struct {
 const (
 	maxOutput  = 64 << 20
 	maxMessage = 64 << 10
+	maxChatter = 4 << 20 // git is ended by more of it: a server may send remarks for ever
+	maxShown   = 300     // characters of git's words that people see
 )
 
 // run runs git to its end and answers what it printed. An error is a *Failure, or the context's.
 func (f *Fetcher) run(ctx context.Context, c command) ([]byte, error) {
 	within, cancel := context.WithTimeout(ctx, c.limit)
 	defer cancel()
-	argv := f.argv(c)
-	cmd := exec.CommandContext(within, f.git, argv...)
+	argv := f.limited(f.argv(c))
+	cmd := exec.CommandContext(within, argv[0], argv[1:]...)
 	cmd.Env = f.environ(c.source)
 	cmd.Dir = f.home
 	subprocess.Own(cmd)
@@ -56,9 +58,9 @@ func (f *Fetcher) run(ctx context.Context, c command) ([]byte, error) {
 		cmd.ExtraFiles = []*os.File{f.o.Hold}
 	}
 	cmd.Stdin = c.stdin
-	stderr := &bounded{max: maxMessage}
+	stderr := &bounded{max: maxMessage, stop: maxChatter, over: cancel}
 	cmd.Stderr = stderr
-	stdout := &bounded{max: maxOutput}
+	stdout := &bounded{max: maxOutput, stop: maxOutput, over: cancel}
 	var read error
 	done := make(chan struct{})
 	if c.read == nil {
@@ -79,19 +81,33 @@ func (f *Fetcher) run(ctx context.Context, c command) ([]byte, error) {
 		err := runLocked(cmd)
 		w.Close()
 		<-done
-		if read != nil {
+		if read != nil && ctx.Err() == nil {
 			return nil, read
 		}
-		return nil, f.failed(ctx, within, c, stderr.buf.Bytes(), err)
+		return nil, f.failed(ctx, within, c, stderr, err)
 	}
 	err := runLocked(cmd)
-	if err := f.failed(ctx, within, c, stderr.buf.Bytes(), err); err != nil {
+	if stdout.ended && ctx.Err() == nil {
+		return nil, &Failure{Source: c.source, Message: fmt.Sprintf("git printed more than %d MiB and was ended", maxOutput>>20)}
+	}
+	if err := f.failed(ctx, within, c, stderr, err); err != nil {
 		return nil, err
 	}
-	if stdout.cut {
-		return nil, fmt.Errorf("git printed more than %d MiB", maxOutput>>20)
-	}
 	return stdout.buf.Bytes(), nil
+}
+
+// DefaultMemory is what one git may hold of its own, 1 GiB: a server may send objects and lists that are small on the line and grow without end in memory.
+const DefaultMemory = 1 << 30
+
+// shell sets limits for what it becomes; every git brings one.
+const shell = "/bin/sh"
+
+// limited is a command line that runs git under a limit of memory, where there is a shell to set one.
+func (f *Fetcher) limited(argv []string) []string {
+	if fi, err := os.Stat(shell); err != nil || !fi.Mode().IsRegular() {
+		return append([]string{f.git}, argv...)
+	}
+	return append([]string{shell, "-c", fmt.Sprintf(`ulimit -d %d 2>/dev/null; exec "$0" "$@"`, f.o.Memory>>10), f.git}, argv...)
 }
 
 // runLocked runs a command that ends with the thread that began it.
@@ -116,8 +132,8 @@ func (e *Failure) Error() string {
 	return e.Source.String() + ": " + e.Message
 }
 
-func (f *Fetcher) failed(ctx, within context.Context, c command, stderr []byte, err error) error {
-	if err == nil {
+func (f *Fetcher) failed(ctx, within context.Context, c command, stderr *bounded, err error) error {
+	if err == nil && !stderr.ended {
 		return nil
 	}
 	if ctx.Err() != nil {
@@ -126,15 +142,18 @@ func (f *Fetcher) failed(ctx, within context.Context, c command, stderr []byte, 
 	if errors.Is(within.Err(), context.DeadlineExceeded) {
 		return &Failure{Source: c.source, Message: fmt.Sprintf("git didn't end within %s", c.limit), Timeout: true}
 	}
-	text := string(stderr)
+	if stderr.ended {
+		return &Failure{Source: c.source, Message: fmt.Sprintf("it sent more than %d MiB of remarks, and git was ended", maxChatter>>20)}
+	}
+	text := stderr.buf.String()
 	if _, ok := errors.AsType[*exec.ExitError](err); !ok {
 		return fmt.Errorf("run git: %w", err)
 	}
-	return &Failure{Source: c.source, Message: explain(text), Text: text}
+	return &Failure{Source: c.source, Message: f.explain(text), Text: text}
 }
 
 // explain is what git's own words mean for people.
-func explain(text string) string {
+func (f *Fetcher) explain(text string) string {
 	has := func(s string) bool { return strings.Contains(text, s) }
 	switch {
 	case has("could not read Username") || has("could not read Password") || has("Authentication failed") || has("terminal prompts disabled"):
@@ -149,8 +168,17 @@ func explain(text string) string {
 		return "there is no such repository"
 	case has("Connection refused") || has("Failed to connect"):
 		return "nothing answers at the host"
+	case has("Out of memory") || has("out of memory"):
+		return fmt.Sprintf("it sends what takes git more than %d MiB of memory", f.o.Memory>>20)
 	case has("dubious ownership"):
 		return "the repository belongs to somebody else; git refuses it"
+	}
+	if has("fsck error") { // git's last words don't say which
+		for line := range strings.SplitSeq(text, "\n") {
+			if object, why, ok := strings.Cut(strings.TrimPrefix(line, "error: object "), ": "); ok && fullSHA().MatchString(object) {
+				return "git refuses what it holds: " + shorten(why)
+			}
+		}
 	}
 	last := ""
 	for line := range strings.SplitSeq(text, "\n") {
@@ -162,7 +190,16 @@ func explain(text string) string {
 	if last == "" {
 		return "git failed and said nothing"
 	}
-	return "git: " + diag.Clean(strings.TrimPrefix(last, "fatal: "))
+	return "git: " + shorten(strings.TrimPrefix(last, "fatal: "))
+}
+
+// shorten makes what git and its server say fit into a message.
+func shorten(text string) string {
+	text = diag.Clean(text)
+	if r := []rune(text); len(r) > maxShown {
+		text = string(r[:maxShown]) + "…"
+	}
+	return text
 }
 
 // argv is git's whole command line: settings first, none of them from outside.
@@ -226,18 +263,22 @@ func (f *Fetcher) token(s Source) string {
 	return ""
 }
 
-// bounded keeps the first max bytes that are written to it.
+// bounded keeps the first max bytes that are written to it. Once more than stop were written, over is called.
 type bounded struct {
-	buf bytes.Buffer
-	max int
-	cut bool
+	buf   bytes.Buffer
+	max   int
+	stop  int // 0: none
+	over  func()
+	n     int
+	ended bool
 }
 
 func (b *bounded) Write(p []byte) (int, error) {
 	n := len(p)
-	if room := b.max - b.buf.Len(); len(p) > room {
-		p, b.cut = p[:room], true
+	if b.n += n; b.stop > 0 && b.n > b.stop && !b.ended {
+		b.ended = true
+		b.over()
 	}
-	b.buf.Write(p)
+	b.buf.Write(p[:min(n, b.max-b.buf.Len())])
 	return n, nil
 }

@@ -12,7 +12,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"time"
 
@@ -44,6 +43,7 @@ type FetchOptions struct {
 	// Archive fetches archives where git is there too; only github.com serves them.
 	Archive bool
 	Lookup  time.Duration // for asking what refs there are; 0: LookupTime
+	Memory  int64         // bytes that one git may hold of its own; 0: DefaultMemory
 	SSH     string        // more options for ssh, with a blank before each
 	// Hold is a lock on Dir that every git is handed too: what outlives this process for a moment, and still writes, holds it as well.
 	Hold *os.File
@@ -62,6 +62,9 @@ type Fetcher struct {
 func NewFetcher(o FetchOptions) *Fetcher {
 	if o.Limits == (Limits{}) {
 		o.Limits = DefaultLimits()
+	}
+	if o.Memory == 0 {
+		o.Memory = DefaultMemory
 	}
 	if o.Lookup == 0 {
 		o.Lookup = LookupTime
@@ -374,46 +377,6 @@ func (f *Fetcher) fetchGit(ctx context.Context, s Source, r Resolved, dst string
 	}
 	if len(pointers) > 0 {
 		warnings = append(warnings, "files of git LFS are only pointers: "+someOf(pointers))
-	}
-	return files, warnings, nil
-}
-
-// tree lists the files of a commit.
-func (f *Fetcher) tree(ctx context.Context, bare, commit string) (files []entry, warnings []string, err error) {
-	out, err := f.run(ctx, command{dir: bare, args: []string{"ls-tree", "-r", "-z", "-l", "--full-tree", commit}, limit: localTime})
-	if err != nil {
-		return nil, nil, err
-	}
-	var links, modules []string
-	for line := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
-		if line == "" {
-			continue
-		}
-		head, name, ok := strings.Cut(line, "\t")
-		fields := strings.Fields(head)
-		if !ok || len(fields) != 4 {
-			return nil, nil, fmt.Errorf("git lists a file as %s", diag.Repr(line))
-		}
-		e := entry{path: name, sha: fields[2], exec: fields[0] == "100755"}
-		switch fields[0] {
-		case "100644", "100755", "100664":
-			if e.size, err = strconv.ParseInt(fields[3], 10, 64); err != nil {
-				return nil, nil, fmt.Errorf("git lists a file as %s", diag.Repr(line))
-			}
-			files = append(files, e)
-		case "120000":
-			links = append(links, name)
-		case "160000":
-			modules = append(modules, name)
-		default:
-			return nil, nil, fmt.Errorf("%s has the mode %s, which is none", diag.Repr(name), fields[0])
-		}
-	}
-	if len(links) > 0 {
-		return nil, nil, fmt.Errorf("it holds symbolic links, which plugins may not have: %s", someOf(links))
-	}
-	if len(modules) > 0 {
-		warnings = append(warnings, "submodules are not fetched: "+someOf(modules))
 	}
 	return files, warnings, nil
 }

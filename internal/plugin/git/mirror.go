@@ -129,6 +129,9 @@ func (m *mirror) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.ResponseHeaderTimeout, transport.DisableKeepAlives = mirrorWait, true
 	client := &http.Client{Transport: transport, Timeout: CloneTime, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+		if len(via) > maxRedirects {
+			return errors.New("it leads on more often than can be meant")
+		}
 		if r.URL.Host != via[0].URL.Host || r.URL.Scheme != via[0].URL.Scheme {
 			return fmt.Errorf("it leads elsewhere, to %s", r.URL.Host)
 		}

@@ -14,6 +14,8 @@ import (
 // httpTime bounds one request of ours; git's own have its limits.
 const httpTime = 30 * time.Second
 
+var errSlow = errors.New("it didn't answer in time")
+
 const (
 	discovery    = "/info/refs"
 	maxRedirects = 5
@@ -57,6 +59,8 @@ func (f *Fetcher) target(ctx context.Context, s Source) (Source, error) {
 
 // hop asks for a repository once.
 func (f *Fetcher) hop(ctx context.Context, s Source) (Source, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, min(f.o.Lookup, httpTime), errSlow)
+	defer cancel()
 	resp, err := f.get(ctx, s.String()+discovery+"?service=git-upload-pack", nil)
 	if err != nil {
 		return Source{}, err
@@ -94,6 +98,9 @@ func (f *Fetcher) get(ctx context.Context, address string, header http.Header) (
 	}
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	resp, err := client.Do(req)
+	if err != nil && errors.Is(context.Cause(ctx), errSlow) {
+		return nil, fmt.Errorf("ask %s: %w", req.URL.Host, errSlow)
+	}
 	if err != nil {
 		if ue, ok := errors.AsType[*url.Error](err); ok {
 			err = ue.Err

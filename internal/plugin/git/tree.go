@@ -110,12 +110,23 @@ const shown = 10
 func someOf(paths []string) string {
 	var out []string
 	for _, p := range paths[:min(len(paths), shown)] {
-		out = append(out, diag.Repr(p))
+		out = append(out, showPath(p))
 	}
 	if n := len(paths) - shown; n > 0 {
 		out = append(out, fmt.Sprintf("and %d more", n))
 	}
 	return strings.Join(out, ", ")
+}
+
+// maxPath is how much of a path a message shows.
+const maxPath = 120
+
+// showPath is a path of a repository as messages show it.
+func showPath(p string) string {
+	if r := []rune(p); len(r) > maxPath {
+		return diag.Repr(string(r[:maxPath])) + "…"
+	}
+	return diag.Repr(p)
 }
 
 var deviceName = lazyregexp.New(`(?i)^(con|prn|aux|nul|com[0-9]|lpt[0-9])(\..*)?$`)
@@ -170,7 +181,7 @@ func checkFiles(files []entry, l Limits) error {
 	folded := map[string]string{}
 	for _, f := range files {
 		if why := badName(f.path, l.Depth); why != "" {
-			faults = append(faults, fmt.Sprintf("%s %s", diag.Repr(f.path), why))
+			faults = append(faults, showPath(f.path)+" "+why)
 			continue
 		}
 		for i, c := range []byte(f.path + "/") {
@@ -180,7 +191,7 @@ func checkFiles(files []entry, l Limits) error {
 			prefix := f.path[:i]
 			key := archive.Fold(prefix)
 			if other, ok := folded[key]; ok && other != prefix {
-				faults = append(faults, fmt.Sprintf("%s and %s are one name where case or Unicode form doesn't count", diag.Repr(other), diag.Repr(prefix)))
+				faults = append(faults, fmt.Sprintf("%s and %s are one name where case or Unicode form doesn't count", showPath(other), showPath(prefix)))
 			} else {
 				folded[key] = prefix
 			}
