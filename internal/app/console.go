@@ -10,6 +10,7 @@ import (
 	"agentenv.internal/agentenv/internal/console"
 	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/dist"
+	"agentenv.internal/agentenv/internal/workspace"
 )
 
 // ConsoleOptions are how the console is served.
@@ -35,6 +36,18 @@ func (a *App) Console(o ConsoleOptions) (*console.Server, error) {
 				return nil, nil, errors.Join(err, in.Close(ctx))
 			}
 			return in.Git(), in.Close, nil
+		},
+		Create: func(ctx context.Context, o workspace.Order) (_ *workspace.Created, err error) {
+			in := New(a.opt)
+			defer func() { err = errors.Join(err, in.Close(ctx)) }()
+			return in.CreateWorkspace(ctx, o)
+		},
+		Workspaces: func(ctx context.Context) ([]workspace.Workspace, error) {
+			r, err := a.Workspaces()
+			if err != nil {
+				return nil, err
+			}
+			return r.List(ctx)
 		},
 		Deps: func(ctx context.Context, id string) (_ []string, err error) {
 			in := New(a.opt)

@@ -104,6 +104,28 @@ func (b *body) values(name string) map[string]string {
 	return out
 }
 
+// list is a list of strings; none when it is absent or null.
+func (b *body) list(name string) []string {
+	n := b.get(name)
+	var out []string
+	if n.IsNull() {
+		return out
+	}
+	if n.Kind() != doc.Array {
+		b.fault(name, "has to be a list of strings")
+		return out
+	}
+	for _, v := range n.Items() {
+		s, ok := v.Str()
+		if !ok {
+			b.fault(name, "has to be a list of strings")
+			return nil
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
 // pairs are the values of a list of {key, value}; blank ones are not given.
 func (b *body) pairs(name string) map[string]string {
 	n := b.get(name)

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/gitplugins"
+	"agentenv.internal/agentenv/internal/workspace"
 )
 
 // Options are what a console is made of.
@@ -33,6 +34,9 @@ type Options struct {
 	Open func(ctx context.Context) (p *gitplugins.Plugins, done func(context.Context) error, err error)
 	// Deps installs the packages that an installed plugin declares, and answers them; nil where nothing can be installed.
 	Deps func(ctx context.Context, id string) ([]string, error)
+	// Create makes a workspace, and Workspaces lists those that there are.
+	Create     func(ctx context.Context, o workspace.Order) (*workspace.Created, error)
+	Workspaces func(ctx context.Context) ([]workspace.Workspace, error)
 	// FetchOnly keeps what is installed off until somebody turns it on, and asks for no consent to fetch it.
 	FetchOnly bool
 	Version   string
@@ -71,7 +75,7 @@ func New(o Options) *Server {
 		o.Now = time.Now
 	}
 	s := &Server{o: o, mux: http.NewServeMux(), slots: make(chan struct{}, busy), looked: looks{of: map[string]look{}}}
-	for _, rs := range [][]route{s.pluginRoutes(), s.bundleRoutes(), s.catalogRoutes()} {
+	for _, rs := range [][]route{s.pluginRoutes(), s.bundleRoutes(), s.catalogRoutes(), s.fleetRoutes()} {
 		for _, r := range rs {
 			s.mux.HandleFunc(r.pattern, s.serve(r))
 		}

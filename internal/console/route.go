@@ -15,6 +15,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/workspace"
 	"agentenv.internal/agentenv/internal/workspace/folder"
 )
 
@@ -174,6 +175,9 @@ func failure(ctx context.Context, err error) *Failure {
 		return &Failure{http.StatusServiceUnavailable, "stopping", errStopping.Error(), err}
 	}
 	if g, ok := errors.AsType[*git.Failure](err); ok && g.Timeout {
+		return as(http.StatusGatewayTimeout, "timeout")
+	}
+	if _, ok := errors.AsType[*workspace.Late](err); ok {
 		return as(http.StatusGatewayTimeout, "timeout")
 	}
 	if _, ok := errors.AsType[*gitplugins.Absent](err); ok {

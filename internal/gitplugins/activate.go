@@ -45,6 +45,11 @@ func (p *Plugins) answers(ctx context.Context, s *git.Store, k *pack.Pack, a Act
 	if err != nil {
 		return workspace.Answers{}, err
 	}
+	return p.answersTo(ctx, m, a)
+}
+
+// answersTo is answers for what a manifest asks.
+func (p *Plugins) answersTo(ctx context.Context, m *pack.Manifest, a Activation) (workspace.Answers, error) {
 	delegates, err := p.o.Delegates(ctx)
 	if err != nil {
 		return workspace.Answers{}, err

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,10 @@ type Order struct {
 	Soul string // the text of SOUL.md; "" takes the bundle's, or the one of every new workspace
 
 	Bundle, Ref string // of a plugin bundle; "" for none
+	// RequiresTools are tools that its agent is meant to have, beside those that the bundle names.
+	RequiresTools []string
+	// Permit is asked when the bundle's own repository is here, and before any member's source is asked for anything; nil permits.
+	Permit func(ctx context.Context, bundle *git.Item) error
 	// Answer is asked once the bundle is known, with what consent covers: it answers with what people say, or refuses.
 	Answer func(ctx context.Context, p *pack.Pack, d pack.Disclosure) (Answers, error)
 }
@@ -53,6 +58,16 @@ type Created struct {
 	Seeded   *Seeded // of its bundle; nil without one
 	Plugins  []string
 	Warnings []string
+}
+
+// Late is the error of a bundle that took too long.
+type Late struct {
+	Bundle string
+	Limit  time.Duration
+}
+
+func (e *Late) Error() string {
+	return fmt.Sprintf("%s and its members didn't arrive within %s; no workspace was made", e.Bundle, e.Limit)
 }
 
 const stagingPrefix = ".agentenv-creating-"
@@ -203,7 +218,7 @@ func place(staging, root string) (back func() error, err error) {
 func (m *Maker) fill(ctx context.Context, o Order, f folder.Folder) (_ *Created, hold func() error, err error) {
 	id := make([]byte, 2)
 	_, _ = rand.Read(id) // never fails
-	out := &Created{Workspace: Workspace{Name: o.Name, ID: o.Name + "-" + hex.EncodeToString(id), Created: m.Now().UTC().Truncate(time.Second)}}
+	out := &Created{Workspace: Workspace{Name: o.Name, ID: o.Name + "-" + hex.EncodeToString(id), Created: m.Now().UTC().Truncate(time.Second), RequiresTools: union(nil, o.RequiresTools)}}
 	files := map[string][]byte{folder.Config: []byte(Config), folder.Soul: []byte(Soul), ".gitignore": []byte(ignored)}
 	if o.From != "" {
 		if err := m.from(ctx, o.From, files, out); err != nil {
@@ -304,11 +319,16 @@ func (m *Maker) bring(ctx context.Context, s *git.Store, o Order) (_ *pack.Pack,
 	if limit == 0 {
 		limit = FetchLimit
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%s and its members didn't arrive within %s; no workspace was made", o.Bundle, limit))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, &Late{o.Bundle, limit})
 	defer cancel()
 	found, err := s.Fetch(ctx, []git.Want{{URL: o.Bundle, Ref: o.Ref, By: "workspace"}})
 	if err != nil {
 		return nil, nil, err
+	}
+	if found[0].Kind == git.Bundle && o.Permit != nil {
+		if err := o.Permit(ctx, found[0]); err != nil {
+			return nil, nil, errors.Join(err, found.Close())
+		}
 	}
 	p, err := pack.Fetch(ctx, s, found[0], m.Builtins)
 	if err != nil {
@@ -350,7 +370,7 @@ func Install(tx *folder.Tx, l *git.Lock, s Seeding) (*Seeded, error) {
 
 // tell writes what the workspace says of itself, and its soul.
 func (m *Maker) tell(tx *folder.Tx, o Order, p *pack.Pack, out *Created) error {
-	out.Bundle, out.RequiresTools = p.Manifest.ID, p.Manifest.Archetype.RequiresTools
+	out.Bundle, out.RequiresTools = p.Manifest.ID, union(p.Manifest.Archetype.RequiresTools, o.RequiresTools)
 	b, err := out.Workspace.bytes()
 	if err != nil {
 		return err
@@ -385,6 +405,17 @@ func Sections(p *pack.Pack) map[string]Section {
 		}
 		if _, taken := out[i.Manifest.ConfigSection]; !taken {
 			out[i.Manifest.ConfigSection] = Section{ID: i.ID(), Secrets: i.Manifest.Secrets}
+		}
+	}
+	return out
+}
+
+// union is a and what b adds to it, in their order, each once.
+func union(a, b []string) []string {
+	var out []string
+	for _, s := range slices.Concat(a, b) {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
 		}
 	}
 	return out
