@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -49,11 +50,14 @@ func (a *App) Console(o ConsoleOptions) (*console.Server, error) {
 			}
 			return r.List(ctx)
 		},
-		Deps: func(ctx context.Context, id string) (_ []string, err error) {
+		Deps: func(ctx context.Context, id string, dry bool) (_ console.Deps, err error) {
 			in := New(a.opt)
 			defer func() { err = errors.Join(err, in.Close(ctx)) }()
-			out, err := in.InstallGitDeps(ctx, GitDeps{ID: id}, dist.Talk{})
-			return out.Packages, err
+			out, err := in.InstallGitDeps(ctx, GitDeps{ID: id, DryRun: dry}, dist.Talk{})
+			if errors.Is(err, dist.ErrProblems) {
+				err = fmt.Errorf("%w:\n%s", err, strings.Join(out.Problems, "\n"))
+			}
+			return console.Deps{Packages: out.Packages, Left: out.Left, Plan: out.Plan, Changed: out.Changed}, err
 		},
 	}), nil
 }

@@ -30,8 +30,8 @@ var gitRows = [...]string{
 	77: "TestRefused plugin_git_bundle_rows", 78: "TestRow78References", 79: "TestRow79Disabled", 80: "TestBundleConsent",
 	81: "TestRow81Overlay workspace_bundle", 82: "TestRow82OtherLayers", 83: "TestRow83Scalar", 84: "TestRow84CommentsStay", 85: "TestRow85Servers", 86: "TestRow86Deleted",
 	87: "TestRow87Secrets workspace_bundle", 88: "TestRow88", 89: "plugin_git_remove plugin_git_update", 90: "plugin_git_remove", 91: "TestPurgeBundle plugin_git_remove",
-	92: "TestNewest plugin_git_update", 93: "TestFetchOnly", 94: "TestActivate", 95: "TestRow95Undo TestActivationFails", 96: "TestRow96NothingIsLeft workspace_bundle", 97: "TestRefused workspace_bundle",
-	98: "workspace_bundle", 99: "TestRow99Hanging TestHanging", 100: "TestRow100Gate", 101: "TestWhoMayAsk", 102: "TestBodies", 103: "TestConsent TestVouched", 104: "TestTrustAll", 105: "TestUnknown TestFailures TestLate",
+	92: "TestNewest plugin_git_update", 93: "TestFetchOnly", 94: "TestActivate", 95: "TestRow95Undo TestActivationFails", 96: "TestRow96NothingIsLeft TestCreateWorkspace workspace_bundle", 97: "TestRefused TestCreateRefused workspace_bundle",
+	98: "TestCreateWorkspace workspace_bundle", 99: "TestRow99Hanging TestHanging TestLate", 100: "TestRow100Gate TestCreateWorkspace", 101: "TestWhoMayAsk", 102: "TestBodies", 103: "TestConsent TestVouched", 104: "TestTrustAll", 105: "TestUnknown TestFailures TestLate",
 	106: "plugin_git_author TestPeek", 107: "TestKilledAtEveryCall TestKilledAtRandom TestGitVerbsKilled TestSweep", 108: "TestConcurrent TestAllAtOnce", 109: "TestConcurrent TestAllAtOnce",
 	110: "TestSwitchesAtOnce", 111: "TestSweep", 112: "TestOddContent TestOddMachine", 113: "TestTimeout", 114: "TestMirror plugin_git_mirror",
 	115: "TestSameEverywhere", // one machine runs it: digest and bytes are compared with constants

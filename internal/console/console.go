@@ -32,8 +32,8 @@ type Options struct {
 	Names []string // host names, beside the loopback's and the addresses of this machine, that the console is asked by
 	// Open answers the git plugins of the workspace under the configuration as it is now; done lets go of them.
 	Open func(ctx context.Context) (p *gitplugins.Plugins, done func(context.Context) error, err error)
-	// Deps installs the packages that an installed plugin declares, and answers them; nil where nothing can be installed.
-	Deps func(ctx context.Context, id string) ([]string, error)
+	// Deps installs the packages that an installed plugin declares, or only tells what would be installed; nil where nothing can be installed.
+	Deps func(ctx context.Context, id string, dry bool) (Deps, error)
 	// Create makes a workspace, and Workspaces lists those that there are.
 	Create     func(ctx context.Context, o workspace.Order) (*workspace.Created, error)
 	Workspaces func(ctx context.Context) ([]workspace.Workspace, error)
@@ -42,6 +42,14 @@ type Options struct {
 	Version   string
 	Now       func() time.Time
 	Log       *slog.Logger
+}
+
+// Deps are packages that a plugin declares, installed or to be installed.
+type Deps struct {
+	Packages []string // as the plugin declares them
+	Left     []string // those of its declarations that are not installed
+	Plan     []string // what the installer does, by its own words: "+ name==1.0"
+	Changed  bool
 }
 
 // Limits of one request.

@@ -41,6 +41,9 @@ func (s *Server) fleet(ctx context.Context, c *call) (any, error) {
 	if err := c.body.done(); err != nil {
 		return nil, err
 	}
+	if s.o.Workspaces == nil {
+		return nil, &Failure{http.StatusNotImplemented, "workspaces", "this console lists no workspaces; agent-env workspace list does", nil}
+	}
 	all, err := s.o.Workspaces(ctx)
 	if err != nil {
 		return nil, err

@@ -140,3 +140,24 @@ func TestCreateRefused(t *testing.T) {
 		t.Errorf("its configuration: %q, %v", b, err)
 	}
 }
+
+// TestConflict: what has the id of something else is told by a code, and force takes its place; what an installer would do is told before it is done.
+func TestConflict(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "[git_plugins]\ntrust_unverified = true\n")
+	mine, fork := gittest.New(t, "board"), gittest.New(t, "fork")
+	mine.Commit("agentenv.plugin.yaml", "id: board\nname: Mine\nversion: 1.0.0\nrequires_pip: [agentenv-framework, {pkg: later, optional: true}, {pkg: theirs, scope: host}]\n")
+	fork.Commit("agentenv.plugin.yaml", "id: board\nname: Fork\nversion: 2.0.0\n")
+	d.post("/api/plugins/install", map[string]any{"url": mine.URL()}).is(200)
+	r := d.post("/api/plugins/install-deps", map[string]any{"id": "board", "dry_run": true}).is(200)
+	if r.at("dry_run") != true || r.texts("installed") != "" || r.texts("not_installed") != "later theirs" {
+		t.Errorf("packages: %s", r.text)
+	}
+	r = d.post("/api/plugins/install", map[string]any{"url": fork.URL()}).is(400).says("is installed already", "force takes its place")
+	if r.at("code") != "conflict" || strings.Contains(r.text, "--force") {
+		t.Errorf("a conflict: %s", r.text)
+	}
+	if r := d.post("/api/plugins/install", map[string]any{"url": fork.URL(), "force": true}).is(200); r.at("installed", "plugins", 0, "version") != "2.0.0" {
+		t.Errorf("forced: %s", r.text)
+	}
+}

@@ -10,7 +10,7 @@ var routes = []string{
 	"GET /api/plugins/installed", "GET /api/plugins/updates", "GET /api/plugins/catalog", "GET /api/plugins/bundles", "GET /api/archetypes", "GET /api/archetypes/custom/preview",
 	"POST /api/plugins/peek", "POST /api/plugins/install", "POST /api/plugins/ack", "POST /api/plugins/sync", "POST /api/plugins/install-deps",
 	"POST /api/plugins/board/enabled", "POST /api/plugins/board/update", "DELETE /api/plugins/board",
-	"POST /api/plugins/bundles/set/update", "DELETE /api/plugins/bundles/set",
+	"POST /api/plugins/bundles/set/update", "DELETE /api/plugins/bundles/set", "GET /api/fleet", "POST /api/fleet",
 }
 
 // TestWhoMayAsk is row 101: without the token 401, from pages elsewhere 403 even with it. There are no federation tokens here: another token is a wrong one.

@@ -322,7 +322,7 @@ func (s *Server) sync(ctx context.Context, c *call) (any, error) {
 }
 
 func (s *Server) installDeps(ctx context.Context, c *call) (any, error) {
-	id := c.body.text("id")
+	id, dry := c.body.text("id"), c.body.flag("dry_run")
 	c.body.required("id")
 	if err := c.body.done(); err != nil {
 		return nil, err
@@ -333,14 +333,23 @@ func (s *Server) installDeps(ctx context.Context, c *call) (any, error) {
 	if err := c.plugins.Gated().Consented(ctx, id); err != nil {
 		return nil, err
 	}
-	got, err := s.o.Deps(ctx, id)
+	got, err := s.o.Deps(ctx, id, dry)
 	if err != nil {
 		return nil, err
 	}
-	return struct {
+	out := struct {
 		OK        bool     `json:"ok"`
 		Installed []string `json:"installed"`
-	}{true, some(got)}, nil
+		Requires  []string `json:"requires_pip"`
+		Left      []string `json:"not_installed"` // optional ones, and those for protoAgent's own process
+		Plan      []string `json:"plan"`
+		Changed   bool     `json:"changed"`
+		DryRun    bool     `json:"dry_run"`
+	}{true, some(got.Packages), some(got.Packages), some(got.Left), some(got.Plan), got.Changed, dry}
+	if dry {
+		out.Installed = []string{}
+	}
+	return out, nil
 }
 
 func (s *Server) enabled(ctx context.Context, c *call) (any, error) {

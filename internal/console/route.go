@@ -186,6 +186,9 @@ func failure(ctx context.Context, err error) *Failure {
 	if _, ok := errors.AsType[*git.Refused](err); ok {
 		return as(http.StatusBadRequest, "refused")
 	}
+	if c, ok := errors.AsType[*git.Conflict](err); ok {
+		return &Failure{http.StatusBadRequest, "conflict", strings.ReplaceAll(err.Error(), c.Error(), c.Text()+"; force takes its place"), err}
+	}
 	if errors.Is(err, folder.ErrNone) {
 		return as(http.StatusConflict, "workspace")
 	}

@@ -9,12 +9,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	stdpath "path"
 	"strings"
 	"testing"
 	"time"
 
 	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/git"
+	"agentenv.internal/agentenv/internal/workspace"
 	"agentenv.internal/agentenv/internal/workspace/folder"
 )
 
@@ -59,9 +61,12 @@ func TestLate(t *testing.T) {
 		route{pattern: "GET /api/slow", limit: quick, do: func(context.Context, *call) (any, error) {
 			return nil, errors.Join(errors.New("a member"), &git.Failure{Message: "git didn't end within 10m", Timeout: true})
 		}},
+		route{pattern: "GET /api/made", limit: quick, do: func(context.Context, *call) (any, error) { // row 99
+			return nil, errors.Join(&workspace.Late{Bundle: "https://h.example/set", Limit: time.Minute}, errors.New("git was ended"))
+		}},
 		route{pattern: "GET /api/crash", limit: quick, do: func(context.Context, *call) (any, error) { panic("secret inside") }},
 	)
-	for path, want := range map[string]int{"/api/late": 504, "/api/slow": 504, "/api/crash": 500, "/api/plugins/installed": 409} {
+	for path, want := range map[string]int{"/api/late": 504, "/api/slow": 504, "/api/made": 504, "/api/crash": 500, "/api/plugins/installed": 409} {
 		w := ask(s, "GET", path, "")
 		var b struct{ Detail, Code string }
 		if err := json.Unmarshal(w.Body.Bytes(), &b); err != nil || w.Code != want || b.Detail == "" || b.Code == "" {
@@ -137,8 +142,8 @@ func FuzzBody(f *testing.F) {
 	}
 	s := bare()
 	f.Fuzz(func(t *testing.T, body string) {
-		for _, path := range []string{"install", "ack", "peek", "sync", "install-deps", "x/enabled", "x/update", "bundles/x/update"} {
-			w := ask(s, "POST", "/api/plugins/"+path, body)
+		for _, path := range []string{"install", "../fleet", "ack", "peek", "sync", "install-deps", "x/enabled", "x/update", "bundles/x/update"} {
+			w := ask(s, "POST", stdpath.Join("/api/plugins", path), body)
 			var got struct{ Detail, Code string }
 			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
 				t.Fatalf("%s: %v: %s", path, err, w.Body)

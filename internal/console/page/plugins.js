@@ -1,4 +1,4 @@
-// The page of git plugins: what is installed, installing by address with the plan shown before consent, updating, removing.
+// The page of git plugins: what is installed, installing by address with the plan shown before consent, updating, removing; and of workspaces made from bundles of them.
 import { Failed, byID, call, el, fill, keepToken, link, text, token } from "/api.js";
 
 const short = (commit) => (commit || "").slice(0, 10);
@@ -7,6 +7,7 @@ let fetchOnly = false;
 
 // Work: one thing at a time, with its seconds and a way to end it.
 let working = null;
+let failed = null; // why the last one failed
 
 function show(id, value) {
   const box = byID(id);
@@ -39,6 +40,7 @@ async function work(what, task) {
   const tick = () => (byID("status-time").textContent = Math.round((Date.now() - began) / 1000) + " s");
   show("error", "");
   say("");
+  failed = null;
   fill(byID("status-text"), text(what + "…"));
   tick();
   byID("status").hidden = false;
@@ -47,6 +49,7 @@ async function work(what, task) {
   try {
     return await task(working.signal);
   } catch (e) {
+    failed = e;
     complain(e);
     return undefined;
   } finally {
@@ -83,6 +86,9 @@ async function load(signal) {
   byID("console").hidden = false;
   fill(byID("warnings"), got.warnings.map((w) => el("p", { class: "bad" }, w)));
   fill(byID("bundles"), got.bundles.map(bundleCard));
+  const fleet = await call("GET", "fleet", undefined, signal);
+  fill(byID("folder"), text(fleet.folder));
+  fill(byID("workspaces"), fleet.agents.length ? fleet.agents.map(workspaceCard) : el("li", { class: "soft" }, "No workspace was created yet."));
   fill(byID("plugins"), got.plugins.length ? got.plugins.map(pluginCard) : el("li", { class: "soft" }, "No plugin is installed."));
 }
 
@@ -117,6 +123,7 @@ function pluginCard(p) {
     el("div", { class: "buttons" },
       el("button", { type: "button", "data-act": "switch", onclick: () => turn(p, at) }, p.enabled ? "Turn off" : "Turn on"),
       el("button", { type: "button", "data-act": "update", onclick: () => update(p.id, at + "/update", p.id + " is updated.") }, "Update"),
+      p.deps_missing ? el("button", { type: "button", "data-act": "deps", onclick: () => packages(p.id) }, "Install its packages") : null,
       removing(at, p.id)));
 }
 
@@ -132,7 +139,21 @@ function bundleCard(b) {
       removing(at, b.id)));
 }
 
+function workspaceCard(w) {
+  return el(
+    "li", { "data-workspace": w.name },
+    el("h3", {}, w.name),
+    w.error ? el("p", { class: "bad" }, w.error) : null,
+    el("dl", {}, pair("folder", w.root), pair("bundle", w.bundle), pair("wants tools", w.requires_tools), pair("serve its agent", el("code", {}, "agent-env workspace run " + w.name))));
+}
+
 // Changes.
+
+// replacing offers to force what failed because something else has the id.
+function replacing(retry) {
+  if (!(failed instanceof Failed) || failed.body.code !== "conflict") return;
+  byID("error").append(el("button", { type: "button", id: "replace", onclick: retry }, "Replace what is installed"));
+}
 
 // agreed does something that may need consent: it shows the plan, and does it again when somebody has consented.
 async function agreed(what, retry, act, answers) {
@@ -163,13 +184,52 @@ async function turn(p, at) {
 }
 
 async function update(id, path, text) {
+  let force = {};
   const run = async (answers) => {
-    const out = await agreed(id + " is to be updated", run, (a) => work("Updating " + id, (signal) => call("POST", path, a || {}, signal)), answers);
-    if (!out) return;
+    const out = await agreed(id + " is to be updated", run, (a) => work("Updating " + id, (signal) => call("POST", path, { ...(a || {}), ...force }, signal)), answers);
+    if (!out) {
+      replacing(() => {
+        force = { force: true };
+        run(answers);
+      });
+      return;
+    }
     newer = {};
     await after(out.outcome === "up_to_date" ? id + " is up to date." : text, out);
   };
   await run();
+}
+
+// packages shows what an installer would install for a plugin, and then has it done.
+async function packages(id) {
+  const ask = (dry) => work(dry ? "Asking what " + id + " needs" : "Installing packages for " + id, (signal) => call("POST", "plugins/install-deps", { id, dry_run: dry }, signal));
+  const run = async () => {
+    const out = await agreed("Packages are to be installed for " + id, run, () => ask(true));
+    if (out) showPackages(id, out, async () => {
+      const done = await agreed("Packages are to be installed for " + id, run, () => ask(false));
+      if (!done) return;
+      closePlan();
+      await after("The packages of " + id + " are installed.", { restart_recommended: done.changed });
+    });
+  };
+  await run();
+}
+
+function showPackages(id, out, install) {
+  const box = byID("plan");
+  const go = el("form", { id: "packages-form" },
+    el("div", { class: "buttons" }, el("button", { type: "submit", id: "go" }, "Install them"), el("button", { type: "button", id: "leave", onclick: closePlan }, "Leave it")));
+  go.onsubmit = (event) => {
+    event.preventDefault();
+    install();
+  };
+  fill(box,
+    el("h2", {}, "Packages for " + id),
+    el("p", { class: "hint" }, "They go into an environment of this plugin alone, and its programs find them first."),
+    el("dl", {}, pair("it declares", out.requires_pip), pair("left out", out.not_installed), pair("the installer would", el("pre", {}, out.plan.join("\n") || "change nothing"))),
+    go);
+  box.hidden = false;
+  box.scrollIntoView({ block: "start" });
 }
 
 function removing(at, id) {
@@ -238,7 +298,7 @@ function field(q, n) {
   } else if (q.type === "delegate") {
     input = el("select", { id }, el("option", { value: "" }, q.default || "none"), q.choices.map((c) => el("option", { value: c }, c)));
   } else {
-    input = el("input", { id, type: q.secret ? "password" : "text", autocomplete: "off", placeholder: q.default || "" });
+    input = el("input", { id, type: q.secret ? "password" : "text", autocomplete: q.secret ? "new-password" : "off", placeholder: q.default || "" });
   }
   const needed = q.required && !q.default;
   return { q, input, node: el("div", {}, el("label", { for: id }, q.label || q.key, needed ? " (required)" : null), q.help ? el("p", { class: "hint" }, q.help) : null, input) };
@@ -294,31 +354,65 @@ function closePlan() {
   fill(byID("plan"));
 }
 
-async function look(url, ref) {
+// looked is what is at an address, with the plan of installing it; undefined where there is none, which is told.
+async function looked(url, ref) {
   const seen = await work("Looking at " + url, (signal) => call("POST", "plugins/peek", { url, ref, again: true }, signal));
+  if (!seen) return undefined;
+  if (seen.plan) return seen;
+  closePlan();
+  const why = seen.members.filter((m) => m.error).map((m) => m.id + ": " + m.error).concat(seen.problems);
+  complain(new Failed(0, { detail: why.join("\n") || "There is nothing to install: it comes with agent-env." }));
+  return undefined;
+}
+
+async function look(url, ref) {
+  const seen = await looked(url, ref);
   if (!seen) return;
-  if (!seen.plan) {
-    closePlan();
-    const why = seen.members.filter((m) => m.error).map((m) => m.id + ": " + m.error).concat(seen.problems);
-    complain(new Failed(0, { detail: why.join("\n") || "There is nothing to install: it comes with agent-env." }));
-    return;
-  }
   showPlan({
     plan: seen.plan, digest: seen.plan_digest, source: seen.source_url, needs: seen.needs_ack, questions: fetchOnly ? [] : seen.questions, seen,
     title: (seen.kind === "bundle" ? "The bundle " : "The plugin ") + (seen.name || seen.id) + " brings", button: fetchOnly ? "Install" : "Install and turn on",
-    go: (answers) => install(url, ref, answers),
+    go: (answers) => install(url, ref, answers, false),
   });
 }
 
-async function install(url, ref, answers) {
-  const run = (said) => install(url, ref, said || answers);
+async function install(url, ref, answers, force) {
+  const run = (said) => install(url, ref, said || answers, force);
   const out = await agreed("It is other than what you looked at", run, () =>
-    work("Installing", (signal) => call("POST", "plugins/install", { url, ref, ...(answers || {}) }, signal)));
-  if (!out) return;
+    work("Installing", (signal) => call("POST", "plugins/install", { url, ref, force, ...(answers || {}) }, signal)));
+  if (!out) {
+    replacing(() => install(url, ref, answers, true));
+    return;
+  }
   closePlan();
   byID("install-form").reset();
   const what = out.installed.bundle ? "The bundle " + out.installed.bundle.id : out.installed.plugins.map((p) => p.id).join(", ");
   await after(what + (out.installed.plugins.every((p) => p.up_to_date) ? " was here already." : " is installed."), out);
+}
+
+// newWorkspace shows what a workspace's bundle brings and asks, and then has it made; one without a bundle is made at once.
+async function newWorkspace(order) {
+  if (!order.bundle) return create(order, undefined);
+  const seen = await looked(order.bundle, order.ref);
+  if (!seen) return undefined;
+  if (seen.kind !== "bundle") {
+    closePlan();
+    complain(new Failed(0, { detail: order.bundle + " is a plugin. A workspace is made from a plugin bundle, or without one; plugins are installed in it." }));
+    return undefined;
+  }
+  showPlan({
+    plan: seen.plan, digest: seen.plan_digest, source: seen.source_url, needs: seen.needs_ack, questions: seen.questions, seen,
+    title: "The workspace " + order.name + " is made from " + (seen.name || seen.id) + ", which brings", button: "Create " + order.name, go: (answers) => create(order, answers),
+  });
+  return undefined;
+}
+
+async function create(order, answers) {
+  const run = (said) => create(order, said || answers);
+  const out = await agreed("It is other than what you looked at", run, () => work("Creating " + order.name, (signal) => call("POST", "fleet", { ...order, ...(answers || {}) }, signal)));
+  if (!out) return;
+  closePlan();
+  byID("workspace-form").reset();
+  await after("The workspace " + out.agent.name + " is in " + out.agent.root, out);
 }
 
 // Wiring.
@@ -333,6 +427,10 @@ byID("cancel").onclick = () => working && working.abort();
 byID("install-form").onsubmit = (event) => {
   event.preventDefault();
   look(byID("url").value.trim(), byID("ref").value.trim());
+};
+byID("workspace-form").onsubmit = (event) => {
+  event.preventDefault();
+  newWorkspace({ name: byID("name").value.trim(), bundle: byID("bundle").value.trim(), ref: byID("bundle-ref").value.trim() });
 };
 byID("check").onclick = async () => {
   const got = await work("Asking the sources", (signal) => call("GET", "plugins/updates", undefined, signal));

@@ -362,6 +362,20 @@ func (s *Store) Plan(ctx context.Context, items Items, force bool) (*Plan, error
 	return plan(l, items, force)
 }
 
+// Conflict is the error of an id that something from elsewhere has. An install that is forced takes its place.
+type Conflict struct {
+	Source   Source // what was to be installed
+	What, ID string // what: plugin or plugin bundle
+	From     string // where the one that is installed came from
+}
+
+func (c *Conflict) Error() string { return c.Text() + "; replace it with --force" }
+
+// Text is the error without what to do.
+func (c *Conflict) Text() string {
+	return fmt.Sprintf("%s: a %s %s is installed already, from %s", c.Source, c.What, c.ID, c.From)
+}
+
 func plan(l *Lock, items Items, force bool) (*Plan, error) {
 	p := &Plan{Force: force}
 	var errs []error
@@ -393,7 +407,7 @@ func plan(l *Lock, items Items, force bool) (*Plan, error) {
 				if err == nil {
 					from = was.String()
 				}
-				errs = append(errs, fmt.Errorf("%s: a plugin %s is installed already, from %s; replace it with --force", i.Fetched.Source, id, from))
+				errs = append(errs, &Conflict{i.Fetched.Source, "plugin", id, from})
 				continue
 			case origin && !force && old.ResolvedSHA == i.Fetched.Commit && (old.TreeSHA256 == "" || old.TreeSHA256 == i.Fetched.Tree):
 				out.Outcome = Unchanged
