@@ -17,7 +17,7 @@ func (p *planner) artifact(e *Entry, w *Write) {
 	if !w.Config.Exists() {
 		w.Config = doc.Build(map[string]any{})
 	}
-	if t, ok := p.b.options.added(e.Group, e.Type); ok {
+	if t, ok := p.b.options.Added(e.Group, e.Type); ok {
 		p.addedArtifact(e, w, t)
 		return
 	}

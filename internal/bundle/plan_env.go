@@ -55,7 +55,7 @@ func orEmpty(n doc.Node) doc.Node {
 
 func (p *planner) env(e *Entry, w *Write) {
 	w.Config = e.authored()
-	if t, ok := p.b.options.added(e.Group, e.Type); ok {
+	if t, ok := p.b.options.Added(e.Group, e.Type); ok {
 		p.addedEnv(e, w, t)
 		return
 	}

@@ -36,8 +36,8 @@ func (t *Type) schema() *doc.Schema {
 	return &s
 }
 
-// added is a plugin's type of environments or artifacts; false for one of the program's own, and for one that nobody has.
-func (o Options) added(g Group, name string) (*Type, bool) {
+// Added is a plugin's type of environments or artifacts; false for one of the program's own, and for one that nobody has.
+func (o Options) Added(g Group, name string) (*Type, bool) {
 	set := o.EnvTypes
 	if g == Artifacts {
 		set = o.ArtifactTypes
@@ -51,7 +51,7 @@ func (o Options) added(g Group, name string) (*Type, bool) {
 
 // addedType resolves an entry whose type isn't the program's own.
 func (r *resolver) addedType(e *Entry, set *catalog.Set[*Type], code string, known []string) {
-	t, ok := r.b.options.added(e.Group, e.Type)
+	t, ok := r.b.options.Added(e.Group, e.Type)
 	if !ok {
 		what := fmt.Sprintf("%s isn't a known %s type", diag.Repr(e.Type), e.Group.One())
 		why := ""

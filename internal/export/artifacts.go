@@ -17,6 +17,9 @@ import (
 
 // artifact fills the folder of an artifact or skill.
 func (f *folder) artifact(ctx context.Context, d store.Doc, n doc.Node) error {
+	if t, ok := f.x.options.Bundle.Added(bundle.Artifacts, d.Type); ok {
+		return f.added(ctx, d, n, t)
+	}
 	if d.Type != artifact.Skill {
 		f.set("type", d.Type)
 	}

@@ -166,7 +166,7 @@ func (x *exporter) entity(ctx context.Context, d store.Doc, n doc.Node, o *outco
 	f := &folder{x: x, id: d.ID, files: tree{}}
 	var err error
 	k := ref.Kind(d.Kind)
-	if f.group, err = groupOf(k, d.Type); err != nil {
+	if f.group, err = x.groupOf(k, d.Type); err != nil {
 		return err
 	}
 	if f.group == bundle.Skills {
@@ -199,7 +199,8 @@ func (x *exporter) entity(ctx context.Context, d store.Doc, n doc.Node, o *outco
 }
 
 // groupOf is the folder that entities of a type go to.
-func groupOf(k ref.Kind, typ string) (bundle.Group, error) {
+func (x *exporter) groupOf(k ref.Kind, typ string) (bundle.Group, error) {
+	_, added := x.options.Bundle.Added(bundle.Artifacts, typ)
 	switch {
 	case k == ref.Env:
 		return bundle.Envs, nil
@@ -207,7 +208,7 @@ func groupOf(k ref.Kind, typ string) (bundle.Group, error) {
 		return bundle.Agents, nil
 	case typ == artifact.Skill:
 		return bundle.Skills, nil
-	case k == ref.Artifact && artifact.Known(typ):
+	case k == ref.Artifact && (artifact.Known(typ) || added):
 		return bundle.Artifacts, nil
 	default:
 		return 0, cant("its type, %s, has no form in a bundle", diag.Repr(typ))

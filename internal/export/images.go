@@ -8,6 +8,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/agent"
 	"agentenv.internal/agentenv/internal/artifact"
+	"agentenv.internal/agentenv/internal/bundle"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/env"
@@ -91,6 +92,9 @@ func (f *folder) image(ctx context.Context, key, dockerfile, suffix string, at d
 
 // env fills the folder of an environment.
 func (f *folder) env(ctx context.Context, d store.Doc, n doc.Node) error {
+	if t, ok := f.x.options.Bundle.Added(bundle.Envs, d.Type); ok {
+		return f.added(ctx, d, n, t)
+	}
 	if !slices.Contains([]string{env.MCPServer, env.Website, env.Multi}, d.Type) {
 		return cant("its type, %s, has no form in a bundle", diag.Repr(d.Type))
 	}

@@ -22,6 +22,7 @@ func TestEnvironmentAndArtifactTypes(t *testing.T) {
 		{"env/check", phone + `,"env":{"id":"p","type":"phone","model":"small"}`, `{"problems":[]}`},
 		{"env/check", phone + `,"env":{"id":"p","type":"phone","model":"odd"}`, `{"problems":[{"summary":"can't be read: model must be small or large, got 'odd' (kinds.py:`},
 		{"env/deploy", phone + `,"env":{"id":"p","type":"phone"},"options":{"ttl_seconds":5,"disk_size_gb":10}`, `{"env":{"environment_url":"http://127.0.0.1:4711","mcp_url":"http://127.0.0.1:4711/mcp","metadata":{"account":"a","ttl":5}},"state":` + state + `}`},
+		{"env/deploy", phone + `,"env":{"id":"q","type":"phone"},"files":[{"path":"a/b","file":"/x/a/b","size":1}]`, `{"env":{"environment_url":"http://127.0.0.1:4711","mcp_url":"http://127.0.0.1:4711/mcp","metadata":{"account":"a","ttl":60},"reads_files":true},"state":{"env_id":"q","metadata":{"account":"a","ttl":60},"reads_files":true,"files":{"a/b":"/x/a/b"},"environment_url":`},
 		{"env/reset", phone + `,"state":` + state, `{}`},
 		{"env/reset", phone + `,"state":` + strings.Replace(state, `"a"`, `"b"`, 1), `-32010: somebody else's phone (kinds.py:`},
 		{"env/close", phone + `,"state":` + state, `{}`},

@@ -22,10 +22,10 @@ class PhoneEnv(Env):
             raise ValueError(f"model must be small or large, got {model!r}")
         self.model = model
 
-    async def deploy(self, ttl_seconds: int = 60) -> DeployedEnv:
+    async def deploy(self, ttl_seconds: int = 60, files: Optional[dict] = None) -> DeployedEnv:
         account = settings("agentenv-phone")["account"]
         STANDING[self.id] = ttl_seconds
-        return DeployedEnv(env_id=self.id, environment_url="http://127.0.0.1:4711", mcp_url="http://127.0.0.1:4711/mcp", metadata={"account": account, "ttl": ttl_seconds})
+        return DeployedEnv(env_id=self.id, environment_url="http://127.0.0.1:4711", mcp_url="http://127.0.0.1:4711/mcp", metadata={"account": account, "ttl": ttl_seconds}, **({"reads_files": True, "files": files} if files else {}))
 
     async def reset(self, deployed: DeployedEnv) -> None:
         if deployed.metadata["account"] != "a":
