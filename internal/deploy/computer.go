@@ -247,6 +247,7 @@ const (
 	appStop      = 10 * time.Second
 	answerMargin = 30 * time.Second
 	appTimeout   = 300 * time.Second // of an app that says nothing of it
+	maxAppTime   = 24 * time.Hour    // of one that says whatever it likes
 )
 
 // limit is how long a data call of an app may take; 0 for a server.
@@ -259,7 +260,7 @@ func (p holder) limit() time.Duration {
 	}
 	d := appTimeout
 	if x := p.app.Extension(wire.URNComputerApp); x != nil && json.Unmarshal(x.Params, &params) == nil && params.Timeout > 0 {
-		d = time.Duration(params.Timeout * float64(time.Second))
+		d = time.Duration(min(params.Timeout, maxAppTime.Seconds()) * float64(time.Second))
 	}
 	return d + answerMargin + appStop
 }

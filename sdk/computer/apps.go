@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"net/url"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -223,16 +224,28 @@ func (f *front) card(ctx context.Context) (wire.Card, error) {
 	if resp.StatusCode != http.StatusOK {
 		return wire.Card{}, fmt.Errorf("ask the app for its card: it answered %d", resp.StatusCode)
 	}
-	return wire.ParseCard(b)
+	card, err := wire.ParseCard(b)
+	if err == nil && card.Name != f.Name { // else one app could stand for another
+		err = fmt.Errorf("what answers there is named %q", card.Name)
+	}
+	return card, err
 }
 
 // root puts a prefix before all paths of a card.
 func root(c wire.Card, prefix string) (wire.Card, error) {
 	mcp := c.MCP()
 	hasMCP := slices.ContainsFunc(c.Interfaces, func(i wire.Interface) bool { return strings.EqualFold(i.Transport, wire.TransportMCP) })
-	c.URL, c.Children, c.Interfaces = prefix+c.URL, nil, []wire.Interface{}
+	var errs []error
+	below := func(p string) string {
+		p = "/" + strings.TrimPrefix(p, "/")
+		if path.Clean(unescaped(p)) != unescaped(p) { // it would lead out of the app
+			errs = append(errs, fmt.Errorf("its card names the path %q", p))
+		}
+		return prefix + p
+	}
+	c.URL, c.Children, c.Interfaces = below(c.URL), nil, []wire.Interface{}
 	if hasMCP {
-		c.Interfaces = append(c.Interfaces, wire.Interface{URL: prefix + mcp, Transport: wire.TransportMCP})
+		c.Interfaces = append(c.Interfaces, wire.Interface{URL: below(mcp), Transport: wire.TransportMCP})
 	}
 	exts := slices.Clone(c.Capabilities.Extensions)
 	for i := range exts {
@@ -244,11 +257,11 @@ func root(c wire.Card, prefix string) (wire.Card, error) {
 			return c, err
 		}
 		if p.Endpoint != "" {
-			p.Endpoint = prefix + p.Endpoint
+			p.Endpoint = below(p.Endpoint)
 		}
 		for j := range p.Methods {
 			if p.Methods[j].Endpoint != "" {
-				p.Methods[j].Endpoint = prefix + p.Methods[j].Endpoint
+				p.Methods[j].Endpoint = below(p.Methods[j].Endpoint)
 			}
 		}
 		if exts[i].Params, err = json.Marshal(p); err != nil {
@@ -256,5 +269,5 @@ func root(c wire.Card, prefix string) (wire.Card, error) {
 		}
 	}
 	c.Capabilities.Extensions = exts
-	return c, nil
+	return c, errors.Join(errs...)
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -113,6 +114,42 @@ func TestApps(t *testing.T) {
 		if strings.Count(got, `"path"`) != 2 || !strings.Contains(got, `"path":"other/o"`) || !strings.Contains(got, `"path":"Notes2"`) {
 			t.Errorf("%s: %s", params, got)
 		}
+	}
+}
+
+// TestAppsThatLie: an app can't stand for another, nor name paths that lead out of it; what it names without a slash is below it.
+func TestAppsThatLie(t *testing.T) {
+	card := func(name, at, ext string) string {
+		return fmt.Sprintf(`{"name":%q,"protocolVersion":"0.3.0","url":%q,"preferredTransport":"JSONRPC","capabilities":{"operations":[],"extensions":[{"uri":"urn:example:x/v1","params":{"endpoint":%q}}]}}`, name, at, ext)
+	}
+	cards := map[string]string{
+		"notes": card("clock", "/agentenv", "/x"), "up": card("up", "/../../agentenv", "/x"), "coded": card("coded", "/agentenv", "/%2e%2e/notes"), "loose": card("loose", "agentenv", "x"),
+	}
+	var apps []computer.App
+	for _, name := range []string{"notes", "up", "coded", "loose"} {
+		socket := filepath.Join(t.TempDir(), "s")
+		l, err := net.Listen("unix", socket)
+		if err != nil {
+			t.Fatal(err)
+		}
+		web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, cards[name]) }))
+		if err := web.Listener.Close(); err != nil {
+			t.Fatal(err)
+		}
+		web.Listener = l
+		web.Start()
+		t.Cleanup(web.Close)
+		apps = append(apps, computer.App{Name: name, Socket: socket})
+	}
+	r := serve(t, newDesk(), func(o *computer.Options) { o.Apps = apps })
+	_, body := r.ext("/.well-known/agent-env.json", "")
+	got, err := wire.ParseCard([]byte(body))
+	if err != nil || len(got.Children) != 1 || got.Children[0].Name != "loose" || got.Children[0].URL != "/svc/loose/agentenv" || !strings.Contains(body, `"/svc/loose/x"`) {
+		t.Errorf("%v: %s", err, body)
+	}
+	_, body = r.ext("/agentenv/ext/computer-ready/status", "")
+	if !strings.Contains(body, `"app:notes","ok":false,"detail":"what answers there is named \"clock\""`) {
+		t.Error(body)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 
 	"agentenv.internal/agentenv/sdk/computer/home"
 	"agentenv.internal/agentenv/sdk/env"
@@ -66,14 +65,9 @@ func (c *Computer) dataGet(ctx context.Context, to *env.Namespace) ([]wire.Part,
 	if paths == nil {
 		paths = c.chosen().DataPaths
 	}
-	out := []wire.Part{}
-	leave := append(c.appPaths(), home.Private)
-	err = home.Export(c.home, paths, leave, func(p, media string, f io.ReadSeeker) error {
-		part, err := home.Part(ctx, p, media, f, to)
-		out = append(out, part)
-		return err
-	})
-	return out, err
+	out := home.NewAnswer(to)
+	err = out.Read(ctx, c.home, paths, append(c.appPaths(), home.Private))
+	return out.Parts(), err
 }
 
 // filePaths is the paths that a call names; nil when it names none.

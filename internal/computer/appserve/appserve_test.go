@@ -19,6 +19,7 @@ import (
 	"go.uber.org/goleak"
 
 	"agentenv.internal/agentenv/internal/computer/appdir"
+	"agentenv.internal/agentenv/sdk/computer/home"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -316,10 +317,11 @@ func FuzzParts(f *testing.F) {
 		}
 		defer func() { _ = root.Close() }()
 		for i := range list {
-			p, err := list[i].export(t.Context(), root, dir, nil)
-			if err != nil {
+			out := home.NewAnswer(nil)
+			if list[i].export(t.Context(), root, dir, out) != nil {
 				continue
 			}
+			p := out.Parts()[0]
 			if raw, err := wire.EncodeParts([]wire.Part{p}); err != nil {
 				t.Errorf("%s: %v", b, err)
 			} else if _, err := wire.ParseParts(raw); err != nil {

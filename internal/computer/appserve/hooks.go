@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -104,11 +103,7 @@ func (h *hooks) get(ctx context.Context, to *env.Namespace) (parts []wire.Part, 
 		}
 		top = append(top, e.Name())
 	}
-	parts = []wire.Part{}
-	err = home.Export(s.Dir, top, nil, func(p, media string, f io.ReadSeeker) error {
-		part, err := home.Part(ctx, p, media, f, to)
-		parts = append(parts, part)
-		return err
-	})
-	return parts, err
+	out := home.NewAnswer(to)
+	err = out.Read(ctx, s.Dir, top, nil)
+	return out.Parts(), err
 }

@@ -79,15 +79,13 @@ func readParts(ctx context.Context, dir string, to *env.Namespace) ([]wire.Part,
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", partsFile, err)
 	}
-	out := make([]wire.Part, 0, len(list))
+	out := home.NewAnswer(to)
 	for i := range list {
-		p, err := list[i].export(ctx, root, dir, to)
-		if err != nil {
+		if err := list[i].export(ctx, root, dir, out); err != nil {
 			return nil, fmt.Errorf("%s: [%d]: %w", partsFile, i, err)
 		}
-		out = append(out, p)
 	}
-	return out, nil
+	return out.Parts(), nil
 }
 
 // decodeParts reads a parts.json, strictly.
@@ -129,39 +127,36 @@ func (p *part) check() error {
 	return nil
 }
 
-// export is the part as it is answered. Its file must stand in the hook's folder.
-func (p *part) export(ctx context.Context, root *os.Root, dir string, to *env.Namespace) (wire.Part, error) {
+// export adds the part to an answer. Its file must stand in the hook's folder.
+func (p *part) export(ctx context.Context, root *os.Root, dir string, out *home.Answer) error {
 	switch p.Kind {
 	case wire.KindText:
-		return wire.TextPart(*p.Text), nil
+		out.Add(wire.TextPart(*p.Text))
+		return nil
 	case wire.KindData:
-		return wire.Part{Kind: wire.KindData, Data: p.Data}, nil
+		out.Add(wire.Part{Kind: wire.KindData, Data: p.Data})
+		return nil
 	}
 	name := p.File
 	if filepath.IsAbs(name) {
 		var err error
 		if name, err = filepath.Rel(dir, name); err != nil {
-			return wire.Part{}, errors.New("file: it lies outside " + outVariable)
+			return errors.New("file: it lies outside " + outVariable)
 		}
 	}
 	if !filepath.IsLocal(name) {
-		return wire.Part{}, errors.New("file: it lies outside " + outVariable)
+		return errors.New("file: it lies outside " + outVariable)
 	}
 	f, err := openFile(root, name)
 	if err != nil {
-		return wire.Part{}, fmt.Errorf("file: %w", err)
+		return fmt.Errorf("file: %w", err)
 	}
 	defer func() { _ = f.Close() }() // only read
 	media := cmp.Or(p.MimeType, "application/octet-stream")
 	if p.Path != "" {
-		out, err := home.Part(ctx, p.Path, media, f, to)
-		if err == nil && p.Name != "" {
-			out.File.Name = p.Name
-		}
-		return out, err
+		return out.File(ctx, p.Path, p.Name, media, f)
 	}
-	b, err := io.ReadAll(f)
-	return wire.FilePart(b, media, p.Name), err
+	return out.Loose(ctx, p.Name, media, f)
 }
 
 func openFile(root *os.Root, name string) (*os.File, error) {

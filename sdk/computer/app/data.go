@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 
 	"agentenv.internal/agentenv/sdk/computer/home"
@@ -187,14 +186,7 @@ func (s *Server) addFiles(ctx context.Context, inputs []*env.Input) error {
 
 // getFiles is the default export.
 func (s *Server) getFiles(ctx context.Context, to *env.Namespace) ([]wire.Part, error) {
-	out := []wire.Part{}
-	err := home.Export(s.home, s.app.Paths, []string{home.Private}, func(p, media string, f io.ReadSeeker) error {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		part, err := home.Part(ctx, p, media, f, to)
-		out = append(out, part)
-		return err
-	})
-	return out, err
+	out := home.NewAnswer(to)
+	err := out.Read(ctx, s.home, s.app.Paths, []string{home.Private})
+	return out.Parts(), err
 }

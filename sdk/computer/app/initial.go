@@ -2,6 +2,7 @@ package app
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"path"
+	"syscall"
 
 	"agentenv.internal/agentenv/sdk/computer/home"
 )
@@ -81,23 +83,92 @@ func (s *Server) copyPath(ctx context.Context, t tree, from, to string) error {
 	return t.copy(ctx, from, to)
 }
 
-// putBack is the default reset: it makes the paths as the initial copy has them. What is there goes first, so that it has room on a full disk.
+// putBack is the default reset: it makes the paths as the initial copy has them. What is there goes first, so that it has room on a full disk. Programs
+// of the desktop that aren't the app may write at the same time: trees leave and come whole, and what is written in between doesn't stop it.
 func (s *Server) putBack(ctx context.Context) error {
 	for _, p := range s.app.Paths {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := removeAll(s.root, p); err != nil {
+		if err := s.clear(p); err != nil {
 			return fmt.Errorf("remove %s: %w", p, err)
 		}
 	}
-	t := tree{s.root}
 	for _, p := range s.app.Paths {
-		if err := s.copyPath(ctx, t, path.Join(s.copied(), p), p); err != nil {
+		if err := s.putPath(ctx, p); err != nil {
 			return fmt.Errorf("put %s back: %w", p, err)
 		}
 	}
-	return nil
+	return removeAll(s.root, s.scratch())
+}
+
+// tries is how often a reset does again what others undo while it runs.
+const tries = 50
+
+// clear removes what is at a path of the home: it is moved away first, where whoever writes to the path doesn't find it.
+func (s *Server) clear(p string) (err error) {
+	for range tries {
+		away := path.Join(s.scratch(), rand.Text())
+		if s.root.MkdirAll(s.scratch(), 0o700) != nil || s.move(p, away) != nil {
+			away = p // there is no room for a folder, or nothing to move
+		}
+		if err = removeAll(s.root, away); !errors.Is(err, syscall.ENOTEMPTY) {
+			return err
+		}
+	}
+	return err
+}
+
+// putPath puts one path of the initial copy back: a copy is made aside, and takes the place.
+func (s *Server) putPath(ctx context.Context, p string) error {
+	from := path.Join(s.copied(), p)
+	if _, err := s.root.Lstat(from); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	fresh := path.Join(s.scratch(), rand.Text())
+	if err := s.root.MkdirAll(s.scratch(), 0o700); err != nil {
+		return err
+	}
+	if err := (tree{s.root}).copy(ctx, from, fresh); err != nil {
+		return errors.Join(err, removeAll(s.root, fresh))
+	}
+	var err error
+	for range tries {
+		if err = s.root.MkdirAll(path.Dir(p), 0o755); err != nil {
+			break
+		}
+		if err = s.move(fresh, p); err == nil {
+			return nil
+		}
+		if errors.Is(err, syscall.EXDEV) { // the path is a file system of its own
+			err = s.copyPath(ctx, tree{s.root}, from, p)
+			break
+		}
+		if cerr := s.clear(p); cerr != nil { // somebody has made it anew
+			err = cerr
+			break
+		}
+	}
+	return errors.Join(err, removeAll(s.root, fresh))
+}
+
+// move renames what is at a path of the home, a folder too that its owner may not write to.
+func (s *Server) move(from, to string) error {
+	st, err := s.root.Lstat(from)
+	if err != nil {
+		return err
+	}
+	err = s.root.Rename(from, to)
+	if !errors.Is(err, fs.ErrPermission) || !st.IsDir() {
+		return err
+	}
+	if err := s.root.Chmod(from, 0o700); err != nil {
+		return err
+	}
+	if err := s.root.Rename(from, to); err != nil {
+		return err
+	}
+	return s.root.Chmod(to, st.Mode()&modeBits)
 }
 
 // underway is what a server writes down before it changes data, so that the next one knows where it was killed.

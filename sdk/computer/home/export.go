@@ -3,7 +3,6 @@ package home
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"mime"
 	"os"
@@ -11,11 +10,15 @@ import (
 	"path/filepath"
 	"slices"
 	"syscall"
+	"unicode/utf8"
+
+	"agentenv.internal/agentenv/sdk/wire"
 )
 
 // Export tells put each regular file of the home under the paths, sorted within each, once. Links to files inside the home are files; linked
-// folders are followed only where a path names one. What lies in one of leave, by its path or by where it really is, is left out.
-func Export(home string, paths, leave []string, put func(p, media string, f io.ReadSeeker) error) error {
+// folders are followed only where a path names one. What lies in one of leave, by its path or by where it really is, is left out. A file with a name that
+// can't be said to others, and so not be loaded again, is an error.
+func Export(home string, paths, leave []string, put func(p, media string, f *os.File) error) error {
 	home, err := filepath.EvalSymlinks(home)
 	if err != nil {
 		return fmt.Errorf("the home: %w", err)
@@ -52,7 +55,7 @@ type export struct {
 	home  string
 	leave []string
 	seen  map[string]bool
-	put   func(p, media string, f io.ReadSeeker) error
+	put   func(p, media string, f *os.File) error
 }
 
 // walk is the files below a folder, by their paths relative to the home, sorted.
@@ -108,6 +111,12 @@ func (x *export) one(p string) error {
 		return fmt.Errorf("the home: %w", err)
 	}
 	defer root.Close()
+	if st, err := root.Lstat(rel); err != nil || !st.Mode().IsRegular() {
+		return nil // opening a socket fails, and a device may do anything
+	}
+	if err := sayable(p); err != nil {
+		return fmt.Errorf("%q: %w: give the file another name", p, err)
+	}
 	f, err := root.OpenFile(rel, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe doesn't block
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil // removed in between
@@ -124,4 +133,12 @@ func (x *export) one(p string) error {
 		media = "application/octet-stream"
 	}
 	return x.put(p, media, f)
+}
+
+// sayable tells what is wrong with a path that comes from a folder.
+func sayable(p string) error {
+	if !utf8.ValidString(p) {
+		return errors.New("its name is no UTF-8")
+	}
+	return wire.CheckPath(p)
 }

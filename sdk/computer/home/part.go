@@ -1,6 +1,8 @@
 package home
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/json"
@@ -9,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"path"
 	"time"
 
@@ -113,16 +116,82 @@ func download(ctx context.Context, client *http.Client, u *url.URL) ([]byte, err
 	return b, nil
 }
 
-// Part is the part that stands for a file of a home in an export: inline, or uploaded where the caller grants it.
-func Part(ctx context.Context, p, media string, f io.ReadSeeker, to *env.Namespace) (wire.Part, error) {
-	if to != nil {
-		return to.Upload(ctx, p, media, path.Base(p), f)
+// maxInline is how many bytes of files one export may hold inline: all of them are in memory, and in one message. A load takes as much.
+const maxInline = 512 << 20
+
+// Answer collects the parts of one export: inline, or uploaded where the caller grants it. What files hold inline is bounded, so that one that is huge, or
+// only says so, can't take all the memory of who answers.
+type Answer struct {
+	to    *env.Namespace
+	left  int64
+	parts []wire.Part
+}
+
+// NewAnswer starts an export; to is nil unless the caller grants a place to upload to.
+func NewAnswer(to *env.Namespace) *Answer {
+	return &Answer{to: to, left: maxInline, parts: []wire.Part{}}
+}
+
+// Parts are those collected so far, none as an empty list.
+func (a *Answer) Parts() []wire.Part { return a.parts }
+
+// Add adds a part that is no file.
+func (a *Answer) Add(p wire.Part) { a.parts = append(a.parts, p) }
+
+// File adds a file that goes to a path of the home; name is what it is called besides, "" for the path's last segment.
+func (a *Answer) File(ctx context.Context, p, name, media string, f *os.File) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	b, err := io.ReadAll(f)
+	name = cmp.Or(name, path.Base(p))
+	if a.to != nil {
+		part, err := a.to.Upload(ctx, p, media, name, f)
+		a.Add(part)
+		return err
+	}
+	b, err := a.read(p, f)
 	if err != nil {
-		return wire.Part{}, fmt.Errorf("read %s: %w", p, err)
+		return err
 	}
-	part := wire.FilePart(b, media, path.Base(p))
+	part := wire.FilePart(b, media, name)
 	part.Metadata, err = json.Marshal(map[string]any{wire.URNDataObjects: map[string]string{"path": p}})
-	return part, err
+	a.Add(part)
+	return err
+}
+
+// Loose adds a file that goes nowhere in particular, inline.
+func (a *Answer) Loose(ctx context.Context, name, media string, f *os.File) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b, err := a.read(cmp.Or(name, "a file"), f)
+	if err == nil {
+		a.Add(wire.FilePart(b, media, name))
+	}
+	return err
+}
+
+// read reads a file, unless it, with those before, has too much.
+func (a *Answer) read(p string, f *os.File) ([]byte, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", p, plain(err))
+	}
+	size, b := st.Size(), &bytes.Buffer{}
+	if size <= a.left {
+		b.Grow(int(size) + bytes.MinRead)
+		if size, err = b.ReadFrom(io.LimitReader(f, a.left+1)); err != nil { // it may have grown
+			return nil, fmt.Errorf("read %s: %w", p, plain(err))
+		}
+	}
+	if size > a.left {
+		return nil, fmt.Errorf("%s has %d bytes: with what is before it that is more than the %d MiB that an answer holds", p, size, maxInline>>20)
+	}
+	a.left -= size
+	return b.Bytes(), nil
+}
+
+// Read adds the files under paths of a home, as Export finds them.
+func (a *Answer) Read(ctx context.Context, home string, paths, leave []string) error {
+	return Export(home, paths, leave, func(p, media string, f *os.File) error { return a.File(ctx, p, "", media, f) })
 }
