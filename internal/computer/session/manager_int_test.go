@@ -14,8 +14,9 @@ import (
 	"agentenv.internal/agentenv/internal/computer/x11"
 )
 
-// TestAwaitManager: a window manager that takes its time is waited for, and one that never comes only as long as the caller wants.
-func TestAwaitManager(t *testing.T) {
+// standing is a desktop of which the X server runs.
+func standing(t *testing.T) *desktop {
+	t.Helper()
 	for _, program := range []string{"Xvfb", "openbox"} {
 		if _, err := exec.LookPath(program); err != nil {
 			if os.Getenv("REQUIRE") != "" {
@@ -35,7 +36,13 @@ func TestAwaitManager(t *testing.T) {
 	if err := s.startX(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	defer s.x.stop()
+	t.Cleanup(s.x.stop)
+	return s
+}
+
+// TestAwaitManager: a window manager that takes its time is waited for, and one that never comes only as long as the caller wants.
+func TestAwaitManager(t *testing.T) {
+	s := standing(t)
 	short, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	if err := x11.AwaitManager(short, s.display, s.auth); err == nil {
@@ -56,5 +63,20 @@ func TestAwaitManager(t *testing.T) {
 		t.Errorf("it answered after %s, before it was started", took)
 	} else {
 		t.Logf("it answered after %s", took)
+	}
+}
+
+// TestManagerThatEnds: a window manager that ends isn't waited for, so that what else ends meanwhile is seen.
+func TestManagerThatEnds(t *testing.T) {
+	s := standing(t)
+	s.config.Manager = []string{"sh", "-c", "sleep 0.3; kill -9 $$"}
+	if err := s.startManager(); err != nil {
+		t.Fatal(err)
+	}
+	defer s.manager.stop()
+	began := time.Now()
+	s.awaitManager(t.Context())
+	if took := time.Since(began); took > managerTime/2 {
+		t.Errorf("it was waited for for %s", took)
 	}
 }

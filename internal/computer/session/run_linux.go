@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/computer/x11"
+	"agentenv.internal/agentenv/internal/sleep"
 )
 
 const (
@@ -27,6 +29,8 @@ const (
 	managerTime = 10 * time.Second // for the window manager to answer
 	restarts    = 5                // in restartTime, of a server that dies
 	restartTime = time.Minute
+
+	restartPause = 200 * time.Millisecond // after a start that failed
 )
 
 // Run brings a session up and holds it until ctx ends, or the driver does, which is an error. It must not run as root.
@@ -183,8 +187,17 @@ func (s *desktop) awaitManager(ctx context.Context) {
 	if s.manager == nil {
 		return
 	}
+	var watching sync.WaitGroup
+	defer watching.Wait()
 	waiting, cancel := context.WithTimeout(ctx, managerTime)
 	defer cancel()
+	watching.Go(func() {
+		select {
+		case <-s.manager.done: // one that ended never answers
+			cancel()
+		case <-waiting.Done():
+		}
+	})
 	if err := x11.AwaitManager(waiting, s.display, s.auth); err != nil && ctx.Err() == nil {
 		s.config.Log.WarnContext(ctx, "the window manager doesn't answer, and isn't waited for", slog.Any("error", err))
 	}
@@ -257,24 +270,26 @@ func isDone(p *process) bool {
 	}
 }
 
-// again starts what died, unless it does that all the time.
+// again starts what died, also when that fails, unless it happens all the time.
 func (s *desktop) again(ctx context.Context, what string, p *process, start func(context.Context) error) error {
-	s.config.Log.WarnContext(ctx, what+" ended and is started again", slog.Any("error", p.said()))
-	if s.died == nil {
-		s.died = map[string][]time.Time{}
-	}
-	now := time.Now()
-	s.died[what] = append(slices.DeleteFunc(s.died[what], func(t time.Time) bool { return now.Sub(t) > restartTime }), now)
-	if len(s.died[what]) > restarts {
-		return fmt.Errorf("%s ended %d times in %s: %w", what, len(s.died[what]), restartTime, p.said())
-	}
-	if err := start(ctx); err != nil {
-		if ctx.Err() != nil {
+	how := p.said()
+	for {
+		s.config.Log.WarnContext(ctx, what+" ended and is started again", slog.Any("error", how))
+		if s.died == nil {
+			s.died = map[string][]time.Time{}
+		}
+		now := time.Now()
+		s.died[what] = append(slices.DeleteFunc(s.died[what], func(t time.Time) bool { return now.Sub(t) > restartTime }), now)
+		if n := len(s.died[what]); n > restarts {
+			return fmt.Errorf("%s ended %d times in %s: %w", what, n, restartTime, how)
+		}
+		if how = start(ctx); how == nil || ctx.Err() != nil {
 			return nil
 		}
-		return err
+		if sleep.For(ctx, restartPause) != nil {
+			return nil
+		}
 	}
-	return nil
 }
 
 // stopAll ends everything, the driver first, and then what the desktop's programs left.

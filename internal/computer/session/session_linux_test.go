@@ -1,10 +1,15 @@
 package session
 
 import (
+	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestOnlyUser(t *testing.T) {
@@ -21,6 +26,36 @@ func TestOnlyUser(t *testing.T) {
 			t.Errorf("%q: %v", ids, got)
 		}
 	}
+}
+
+// TestAgain: what died is started again, also when that fails at first, but not for ever.
+func TestAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &desktop{config: Config{Log: slog.New(slog.DiscardHandler)}}
+		dead := &process{err: errors.New("killed")}
+		started := 0
+		flaky := func(context.Context) error {
+			if started++; started < 4 {
+				return errors.New("it ended at once")
+			}
+			return nil
+		}
+		if err := s.again(t.Context(), "it", dead, flaky); err != nil || started != 4 {
+			t.Errorf("started %d times: %v", started, err)
+		}
+		started = 0
+		if err := s.again(t.Context(), "it", dead, flaky); err == nil || err.Error() != "it ended 6 times in 1m0s: it ended at once" {
+			t.Error(err)
+		}
+		time.Sleep(restartTime + time.Second)
+		if err := s.again(t.Context(), "it", dead, func(context.Context) error { return nil }); err != nil {
+			t.Error(err)
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		if err := s.again(ended, "it", dead, func(ctx context.Context) error { cancel(); return ctx.Err() }); err != nil {
+			t.Errorf("the end of a session counts as a failure: %v", err)
+		}
+	})
 }
 
 // TestEnsure: a home that isn't there is made the user's; one that is stays whose it is, unless it is to be given; links aren't followed.
