@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -34,9 +32,9 @@ type a2aRunner struct {
 	transport *http.Transport
 	model     string // where nothing else names one
 
-	proxy atomic.Pointer[modelproxy.Proxy] // of the prompt under way; nil while there is none
-	doors doors
-	ports int // next door's
+	proxy   atomic.Pointer[modelproxy.Proxy] // of the prompt under way; nil while there is none
+	doors   doors
+	modelAt string // where the agent finds its model in its box
 
 	asking    atomic.Pointer[peerTurns] // of the prompt under way; nil while there is none
 	peerDoors map[*Agent]string
@@ -117,27 +115,14 @@ func (r *a2aRunner) configure(ctx context.Context, s Settings) (left []string, e
 	return left, nil
 }
 
-// firstDoor is where an agent finds its first environment; others follow after the model's.
-const firstDoor = 18765
-
-// nextPort is that of the next door.
-func (r *a2aRunner) nextPort() int {
-	port := firstDoor + r.ports
-	if r.ports > 0 {
-		port++ // the model's is between them
-	}
-	r.ports++
-	return port
-}
-
 // AddMCP opens a door to an environment in the agent's box and tells the agent of it.
 func (r *a2aRunner) AddMCP(ctx context.Context, m MCP) error {
 	if m.URL == "" {
 		if r.box == nil {
 			return fmt.Errorf("an agent that runs elsewhere can't reach environment %s: only agents in sandboxes of their own have doors to environments", diag.Repr(m.Name))
 		}
-		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(r.nextPort()))
-		if err := r.listen(ctx, address, m.Env.Gateway.Door(r.agent.Principal())); err != nil {
+		address, err := r.listen(ctx, envPort, m.Env.Gateway.Door(r.agent.Principal()))
+		if err != nil {
 			return err
 		}
 		m.URL = "http://" + address + wire.MCPPath
@@ -187,23 +172,24 @@ func (r *a2aRunner) AddSkill(ctx context.Context, s Skill) error {
 	return r.operation(ctx, wire.URNSkillConfig, "add", in, false)
 }
 
-// listen serves a handler at an address of the agent's box until Close.
-func (r *a2aRunner) listen(ctx context.Context, address string, h http.Handler) error {
-	if _, err := r.doors.open(ctx, r.box, address, h); err != nil {
-		return step.Infra(fmt.Errorf("open a door at %s of the agent's sandbox: %w", address, err))
+// listen serves a handler at an address of the agent's box until Close: at port, or the next free one.
+func (r *a2aRunner) listen(ctx context.Context, port int, h http.Handler) (address string, err error) {
+	if address, err = r.doors.openFrom(ctx, r.box, port, h); err != nil {
+		return "", step.Infra(fmt.Errorf("open a door at %s of the agent's sandbox: %w", address, err))
 	}
-	return nil
+	return address, nil
 }
 
 // serveModel opens the door to the model. Between prompts nobody answers there.
-func (r *a2aRunner) serveModel(ctx context.Context) error {
-	return r.listen(ctx, modelAddress, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+func (r *a2aRunner) serveModel(ctx context.Context) (err error) {
+	r.modelAt, err = r.listen(ctx, modelPort, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		if p := r.proxy.Load(); p != nil {
 			p.ServeHTTP(w, q)
 			return
 		}
 		http.Error(w, "there is no prompt under way", http.StatusServiceUnavailable)
 	}))
+	return err
 }
 
 // Close ends the agent's program and its doors.

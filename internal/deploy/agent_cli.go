@@ -5,10 +5,8 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -24,7 +22,8 @@ import (
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
-// Ports of an agent's doors in its box: the first environment's, and the model's. Further environments have those after them.
+// Ports of an agent's doors in its box: the first environment's, and the model's. Further ones, and those of further agents in one box, have the next
+// that are free.
 const (
 	envPort   = 18765
 	modelPort = 18766
@@ -98,13 +97,14 @@ func (m cliMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runner, 
 	}
 	slices.Sort(vars)
 	run := &cliRunner{agent: a, box: box, note: c.note, exchanges: a.all.exchangeLog(a), doors: doors{quiet: true}}
-	run.cli = cli.New(m.profile, cli.Options{
-		Box: box, Command: c.path, Runtime: with, Version: c.version, Env: vars, Model: "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(modelPort)),
-		State: cli.StateFolder + "/" + a.Instance, // several agents may share a sandbox of the run
-	})
-	if err := run.listen(ctx, modelPort, http.HandlerFunc(run.serveModel)); err != nil {
+	modelAt, err := run.listen(ctx, modelPort, http.HandlerFunc(run.serveModel))
+	if err != nil {
 		return nil, errors.Join(err, run.Close())
 	}
+	run.cli = cli.New(m.profile, cli.Options{
+		Box: box, Command: c.path, Runtime: with, Version: c.version, Env: vars, Model: "http://" + modelAt,
+		State: cli.StateFolder + "/" + a.Instance, // several agents may share a sandbox of the run
+	})
 	return run, nil
 }
 
@@ -129,11 +129,11 @@ type cliRunner struct {
 }
 
 // listen opens a door in the agent's box. It lives until Close.
-func (r *cliRunner) listen(ctx context.Context, port int, h http.Handler) error {
-	if _, err := r.doors.open(ctx, r.box, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), h); err != nil {
-		return step.Infra(fmt.Errorf("open the agent's door at port %d of its sandbox: %w", port, err))
+func (r *cliRunner) listen(ctx context.Context, port int, h http.Handler) (address string, err error) {
+	if address, err = r.doors.openFrom(ctx, r.box, port, h); err != nil {
+		return "", step.Infra(fmt.Errorf("open the agent's door at %s of its sandbox: %w", address, err))
 	}
-	return nil
+	return address, nil
 }
 
 func (r *cliRunner) Close() error {
@@ -163,14 +163,11 @@ func (r *cliRunner) AddMCP(ctx context.Context, m MCP) error {
 	}
 	r.names = append(r.names, name)
 	r.mu.Unlock()
-	port := envPort
-	if n > 0 {
-		port = modelPort + n
-	}
-	if err := r.listen(ctx, port, m.Env.Gateway.Door(r.agent.Principal())); err != nil {
+	address, err := r.listen(ctx, envPort, m.Env.Gateway.Door(r.agent.Principal()))
+	if err != nil {
 		return err
 	}
-	return r.cli.AddServer(cli.Server{Name: name, URL: fmt.Sprintf("http://127.0.0.1:%d/mcp", port)})
+	return r.cli.AddServer(cli.Server{Name: name, URL: "http://" + address + wire.MCPPath})
 }
 
 func (r *cliRunner) AddSkill(_ context.Context, s Skill) error {

@@ -82,6 +82,11 @@ func (m installMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runn
 }
 
 func (m installMaker) install(ctx context.Context, run *a2aRunner, i installation, folder string, r AgentRequest) error {
+	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(i.Port))
+	if c, err := run.box.Dial(ctx, "tcp", address); err == nil { // it would be taken for the agent
+		_ = c.Close()
+		return fmt.Errorf("something in the sandbox serves at port %d already, where the agent is to serve; give it another port with a2a_port", i.Port)
+	}
 	if err := run.serveModel(ctx); err != nil {
 		return err
 	}
@@ -95,7 +100,7 @@ func (m installMaker) install(ctx context.Context, run *a2aRunner, i installatio
 	}
 	values := map[string]string{
 		"container": name, "work_dir": folder, "agent_ctx_tar": folder + "/" + contextFile, "a2a_port": strconv.Itoa(i.Port), "agent_name": run.agent.Name,
-		"litellm_base_url": "http://" + modelAddress, "litellm_api_key": dummyKey, "litellm_extra_headers": "{}", "trust_env": "",
+		"litellm_base_url": "http://" + run.modelAt, "litellm_api_key": dummyKey, "litellm_extra_headers": "{}", "trust_env": "",
 	}
 	if r.Install.Workspace != "" {
 		values["workspace_dir"] = r.Install.Workspace
@@ -116,7 +121,6 @@ func (m installMaker) install(ctx context.Context, run *a2aRunner, i installatio
 			return fmt.Errorf("install command %d ended with exit code %d: %s", n+1, res.Exit.Status(), said)
 		}
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(i.Port))
 	run.transport = &http.Transport{
 		DialContext:        func(ctx context.Context, _, _ string) (net.Conn, error) { return run.box.Dial(ctx, "tcp", address) },
 		DisableCompression: true,

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -72,7 +71,7 @@ func (r *cliRunner) open(ctx context.Context, name string) (stop func(), err err
 			return nil, &step.Error{Type: "ModelError", Err: err}
 		}
 		if e.BaseURL == "" {
-			return nil, &step.Error{Type: "ModelError", Err: fmt.Errorf("the model %s needs an endpoint: %w; set model.base_url and model.api_key, or name a scripted model", name, source.ErrNone)}
+			return nil, &step.Error{Type: "ModelError", Err: source.NoEndpoint(name)}
 		}
 		o.Upstream = modelproxy.UpstreamOf(e)
 	}

@@ -5,10 +5,8 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -200,13 +198,13 @@ func (r *a2aRunner) peerAddress(ctx context.Context, p *Agent) (string, error) {
 	if at, ok := r.peerDoors[p]; ok {
 		return at, nil
 	}
-	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(r.nextPort()))
 	h, end, err := r.agent.face(p, r.asking.Load)
 	if err != nil {
 		return "", err
 	}
-	if err := r.listen(ctx, address, h); err != nil {
-		return "", err
+	address, err := r.listen(ctx, envPort, h)
+	if err != nil {
+		return "", errors.Join(err, end(context.WithoutCancel(ctx)))
 	}
 	r.ending = append(r.ending, func() { _ = end(context.WithoutCancel(ctx)) })
 	if r.peerDoors == nil {

@@ -137,11 +137,11 @@ func (m serverMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runne
 		return nil, err
 	}
 	port := portOfAgent(p, w.process)
-	c.Env = append(c.Env, m.vars(r, port)...)
 	run := &a2aRunner{agent: a, box: box, model: m.stored.Model}
 	if err := run.serveModel(ctx); err != nil {
 		return nil, errors.Join(err, run.Close())
 	}
+	c.Env = append(c.Env, m.vars(r, port, run.modelAt)...)
 	run.server = newServer(a.Name, box, c)
 	run.server.log = g.boxes.output(r.Run, a.boxName(), m.maker.options.Redact)
 	if err := run.server.start(ctx); err != nil {
@@ -170,17 +170,14 @@ func portOfAgent(p envstore.Part, process bool) int {
 	return wire.DefaultA2APort
 }
 
-// Where an agent finds its model in its own sandbox, and the keys that it is given: they open nothing.
-const (
-	modelAddress = "127.0.0.1:18766"
-	dummyKey     = "agent-env-no-key-is-needed"
-)
+// dummyKey is what agents in sandboxes are given for a key: it opens nothing.
+const dummyKey = "agent-env-no-key-is-needed"
 
-// vars are the environment of an agent's program.
-func (m serverMaker) vars(r AgentRequest, port int) []string {
+// vars are the environment of an agent's program, which serves at port and finds its model at modelAt.
+func (m serverMaker) vars(r AgentRequest, port int, modelAt string) []string {
 	out := []string{"A2A_HOST=127.0.0.1", "A2A_PORT=" + strconv.Itoa(port)}
 	if !m.stored.Bare {
-		const at = "http://" + modelAddress
+		at := "http://" + modelAt
 		out = append(out,
 			"LITELLM_BASE_URL="+at, "LITELLM_API_KEY="+dummyKey, "OPENAI_BASE_URL="+at+"/v1", "OPENAI_API_KEY="+dummyKey,
 			"ANTHROPIC_BASE_URL="+at, "ANTHROPIC_API_KEY="+dummyKey, "ANTHROPIC_AUTH_TOKEN="+dummyKey,
@@ -225,7 +222,11 @@ func (r *a2aRunner) await(ctx context.Context) error {
 		case <-wait.Done():
 			t.Stop()
 			if ctx.Err() != nil {
-				return context.Cause(ctx)
+				why := errors.New("its card is not there yet")
+				if last != nil {
+					why = fmt.Errorf("%w (%w)", why, last)
+				}
+				return &step.Halted{Err: context.Cause(ctx), State: r.server.trouble(why).Error()}
 			}
 			err := context.Cause(wait)
 			if last != nil && !errors.Is(last, a2a.ErrUnreachable) {

@@ -235,6 +235,14 @@ func TestInstallAgent(t *testing.T) {
 	if text, err := box.ReadFile(t.Context(), "/root/notes", 100); err != nil || string(text) != "x" {
 		t.Errorf("%q %v: it works elsewhere", text, err)
 	}
+	// Another one beside it has a port and doors of its own.
+	second := `{"id": "in3", "type": "install_agent", "agent_name": "beside", "sandbox_name": "box", "a2a_agent_id": "@local/talker"`
+	if err := b.Do(install, second+`}`); err == nil || !strings.Contains(err.Error(), "serves at port 8021 already") || !strings.Contains(err.Error(), "a2a_port") {
+		t.Error(err)
+	}
+	b.Must(install, second+`, "a2a_port": 8031}`)
+	b.says("in it", "vars", "OPENAI_BASE_URL=http://127.0.0.1:18766/v1", "")
+	b.says("beside", "vars", "OPENAI_BASE_URL=http://127.0.0.1:18767/v1", "")
 	// One whose card knows only how it gets into a container by an engine.
 	b.PutAgent("@local/contained", `command = ["agent-env", "serve", "container-talker"]`)
 	if _, err := b.Deploy.Create(t.Context(), deploy.Request{Run: steptest.Run, Step: "other", Attempt: 1, Name: "other", Spec: sandbox.Spec{Self: true}}); err != nil {
@@ -252,7 +260,7 @@ func TestInstallAgent(t *testing.T) {
 	if len(live) != 2 || live[0].Box.ID != info.ID {
 		t.Errorf("the sandbox of the card stands: %+v", live)
 	}
-	if l := list[step.Agent](b, step.AgentsPath); len(l) != 2 || l[0].Name != "in it" || !strings.Contains(string(l[0].Card), "talker") {
+	if l := list[step.Agent](b, step.AgentsPath); len(l) != 3 || l[0].Name != "in it" || !strings.Contains(string(l[0].Card), "talker") {
 		t.Errorf("%+v", l)
 	}
 	gone(t, b.Rig)

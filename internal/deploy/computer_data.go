@@ -139,14 +139,15 @@ func (v *Env) export(ctx context.Context, name string, params json.RawMessage) (
 	if params == nil {
 		params = json.RawMessage("{}")
 	}
+	limited := ctx // what the answer names is read after that
 	if limit := h.limit(); limit > 0 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %s", limit))
+		limited, cancel = context.WithTimeoutCause(ctx, limit, fmt.Errorf("it took more than %s", limit))
 		defer cancel()
 	}
-	raw, err := v.data(ctx, name, wire.Get, params)
+	raw, err := v.data(limited, name, wire.Get, params)
 	if err != nil {
-		return Export{}, fmt.Errorf("%s of %s failed: %w", wire.Get, diag.Repr(name), caused(ctx, err))
+		return Export{}, fmt.Errorf("%s of %s failed: %w", wire.Get, diag.Repr(name), caused(limited, err))
 	}
 	var answer struct {
 		Parts []wire.Part `json:"parts"`

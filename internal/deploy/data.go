@@ -263,11 +263,11 @@ func (v *Env) open(ctx context.Context, s *Server, p wire.Part) (Export, error) 
 	}
 	switch {
 	case u.Scheme == "file" && s.away == nil && (u.Host == "" || u.Host == "localhost"):
-		b, err := s.box.ReadFile(ctx, path.Clean("/"+u.Path), maxFileExport)
+		f, err := boxFile(ctx, s.box, path.Clean("/"+u.Path), maxFileExport)
 		if err != nil {
 			return Export{}, fmt.Errorf("read what it names in its sandbox: %w", err)
 		}
-		return bytesOf(exportName(name), string(b))
+		return Export{File: exportName(name), ReadCloser: f}, nil
 	case u.Scheme == "" && u.Host == "":
 		return fetch(ctx, s, u, exportName(name))
 	default:

@@ -2,10 +2,13 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"agentenv.internal/agentenv/internal/guest"
@@ -35,6 +38,21 @@ func (d *doors) open(ctx context.Context, box guest.Box, address string, h http.
 	d.mu.Unlock()
 	d.serving.Go(func() { _ = s.Serve(l) })
 	return l.Addr(), nil
+}
+
+// doorsTried is how many ports are tried for a door.
+const doorsTried = 256
+
+// openFrom serves a handler at the first port from port on that nothing in the box listens at, and answers its address: agents that share a sandbox have
+// doors beside each other.
+func (d *doors) openFrom(ctx context.Context, box guest.Box, port int, h http.Handler) (address string, err error) {
+	for last := port + doorsTried; port < last; port++ {
+		address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+		if _, err = d.open(ctx, box, address, h); !errors.Is(err, syscall.EADDRINUSE) {
+			break
+		}
+	}
+	return address, err
 }
 
 func (d *doors) close() {

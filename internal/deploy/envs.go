@@ -22,6 +22,7 @@ import (
 	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/step"
 )
 
 // Errors that callers branch on.
@@ -392,7 +393,7 @@ func (v *Env) await(ctx context.Context, limit time.Duration) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return ctx.Err()
+		cause = err
 	case invalid:
 		return v.server(bad.Child).trouble(fmt.Errorf("its card is invalid, and waiting won't make it valid: %w", bad.Err))
 	case cause == nil:
@@ -405,6 +406,9 @@ func (v *Env) await(ctx context.Context, limit time.Duration) error {
 	var errs []error
 	for _, s := range v.Servers {
 		errs = append(errs, s.trouble(cause))
+	}
+	if ctx.Err() != nil {
+		return &step.Halted{Err: ctx.Err(), State: errors.Join(errs...).Error()}
 	}
 	return errors.Join(errs...)
 }

@@ -4,8 +4,10 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"debug/elf"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -254,4 +256,34 @@ func TestImageOnLocal(t *testing.T) {
 		t.Error(got)
 	}
 	gone(t, r, p)
+}
+
+// What a server exports as a file of its box is read as it comes.
+func TestExportOfAFile(t *testing.T) {
+	r := steptest.With(t, localProvider(t, nil))
+	r.PutEnv("@local/filed", "filed", `command = ["agent-env", "serve", "filed"]`)
+	v := r.DeployEnv("@local/filed", "up")
+	x, err := v.Get(t.Context(), "filed")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	sum := sha256.New()
+	n, err := io.Copy(sum, x)
+	runtime.ReadMemStats(&after)
+	want := sha256.Sum256(bytes.Repeat([]byte("0123456789abcdef"), deploy.FiledSize/16))
+	if err := errors.Join(err, x.Close()); err != nil || n != deploy.FiledSize || !bytes.Equal(sum.Sum(nil), want[:]) || x.File != "out.bin" {
+		t.Errorf("%s: %d bytes, %v", x.File, n, err)
+	}
+	if got := after.TotalAlloc - before.TotalAlloc; got > deploy.FiledSize/2 {
+		t.Errorf("%d bytes of memory for a file of %d", got, deploy.FiledSize)
+	}
+	if _, err := v.Gateway.Data(t.Context(), "filed", "data/add", json.RawMessage(`{"parts":[{"kind":"text","text":"x"}]}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := v.Get(t.Context(), "filed"); err == nil || !strings.Contains(err.Error(), "it is no regular file") {
+		t.Errorf("a folder: %v", err)
+	}
+	gone(t, r)
 }

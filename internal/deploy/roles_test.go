@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -39,6 +40,8 @@ func playServer(name string) int {
 		err = newTalker(onMachine()).Serve(ctx)
 	case "container-talker":
 		err = newTalker(byEngine()).Serve(ctx)
+	case "filed":
+		err = filedServer().Serve(ctx)
 	case "mute":
 		fmt.Fprintln(os.Stderr, "waiting for the database")
 		<-ctx.Done()
@@ -50,6 +53,28 @@ func playServer(name string) int {
 		return 1
 	}
 	return 0
+}
+
+// FiledSize is the size of the file that filedServer exports.
+const FiledSize = 32 << 20
+
+// filedServer answers data/get with a file of its box, behind two links; after data/add it names a folder.
+func filedServer() *env.Env {
+	e := env.New(os.Getenv("ENVIRONMENT_NAME"))
+	name := "/root/link"
+	e.OnReset(func(context.Context) error { return nil })
+	e.OnAdd(func(context.Context, []*env.Input) error { name = "/root"; return nil })
+	e.OnGet(func(context.Context) ([]wire.Part, error) {
+		_ = os.Symlink("/root/second", "/root/link")
+		_ = os.Symlink("out.bin", "/root/second")
+		f, err := os.Create("/root/out.bin")
+		if err != nil {
+			return nil, err
+		}
+		_, err = io.CopyN(f, strings.NewReader(strings.Repeat("0123456789abcdef", FiledSize/16)), FiledSize)
+		return []wire.Part{wire.URIPart("file://"+name, "", "out.bin")}, errors.Join(err, f.Close())
+	})
+	return e
 }
 
 // wordsServer holds words, and tells what its box lets it do.

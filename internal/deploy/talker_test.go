@@ -30,10 +30,10 @@ type talker struct {
 // onMachine is how a talker is installed on a machine, and byEngine how it is into a container by an engine beside it.
 func onMachine() map[string]any {
 	return map[string]any{
-		"a2a_port": 8021, "required_params_host": []string{"agent_ctx_tar", "work_dir", "a2a_port", "agent_name"},
+		"a2a_port": 8021, "required_params_host": []string{"agent_ctx_tar", "work_dir", "a2a_port", "agent_name", "litellm_base_url"},
 		"install_commands_host": []string{
 			"mkdir -p {work_dir}/src && tar -xzf {agent_ctx_tar} -C {work_dir}/src",
-			"test -f {work_dir}/src/process.toml && A2A_HOST=127.0.0.1 A2A_PORT={a2a_port} setsid agent-env serve talker >/tmp/{agent_name}.log 2>&1 </dev/null &",
+			"test -f {work_dir}/src/process.toml && A2A_HOST=127.0.0.1 A2A_PORT={a2a_port} OPENAI_BASE_URL={litellm_base_url}/v1 setsid agent-env serve talker >/tmp/{agent_name}.log 2>&1 </dev/null &",
 		},
 	}
 }

@@ -35,7 +35,11 @@ func (r *Runner) exec(ctx context.Context, st *task.Step, c *step.Call) (err err
 	}
 	err = e.Value.Run(ctx, c)
 	if err != nil && errors.Is(context.Cause(ctx), errTimeout) {
-		return step.Errorf("TimeoutError", "timed out after %gs", st.Timeout.Seconds())
+		state := ""
+		if h, ok := errors.AsType[*step.Halted](err); ok {
+			state = "; " + h.State
+		}
+		return step.Errorf("TimeoutError", "timed out after %gs%s", st.Timeout.Seconds(), state)
 	}
 	return err
 }

@@ -357,6 +357,19 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
+// A step whose time is up tells what it was waiting for.
+func TestTimeoutTellsTheLastState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig()
+		r.add("slow", "", func(ctx context.Context, _ *step.Call) error {
+			<-ctx.Done()
+			return fmt.Errorf("deploy: %w", &step.Halted{Err: ctx.Err(), State: "server 'mail': no card yet"})
+		}, limit(time.Second))
+		res, _ := r.run(t.Context())
+		want(t, "failure", res.Failures[0].String(), "step 'slow': TimeoutError: timed out after 1s; server 'mail': no card yet")
+	})
+}
+
 func TestCancel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRig()

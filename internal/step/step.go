@@ -197,3 +197,20 @@ func (e *Error) Unwrap() error { return e.Err }
 func Errorf(typ, format string, args ...any) error {
 	return &Error{typ, fmt.Errorf(format, args...)}
 }
+
+// Halted is the error of a step that its context ended while it waited for something: what that said last is told beside the end.
+type Halted struct {
+	Err   error  // the context's
+	State string // of what was waited for
+}
+
+func (e *Halted) Error() string { return e.Err.Error() + "; " + e.State }
+func (e *Halted) Unwrap() error { return e.Err }
+
+// Ended is the error of a step whose context has ended, made of the last error that it met: with what that tells of the end, when it is a Halted.
+func Ended(ctx context.Context, err error) error {
+	if _, ok := errors.AsType[*Halted](err); ok {
+		return err
+	}
+	return ctx.Err()
+}

@@ -32,3 +32,13 @@ func TestResultWithoutAnInstance(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// A run that waits for room says so to everybody: nothing else tells it from one that hangs.
+func TestQuietHidesNoWait(t *testing.T) {
+	var said bytes.Buffer
+	r := &textReporter{s: &term.Streams{Out: &bytes.Buffer{}, Err: &said, Quiet: true}}
+	r.Holding("100 MB of disk are free, and 512 MB have to stay free")
+	if want := "waiting for room on this machine: 100 MB of disk are free, and 512 MB have to stay free\n"; said.String() != want {
+		t.Errorf("%q", said.String())
+	}
+}

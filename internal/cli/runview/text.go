@@ -72,7 +72,8 @@ func (r *textReporter) Waiting() {
 	r.s.Note("waiting for another agent-env run to finish writing this bundle's ids")
 }
 
-func (r *textReporter) Holding(why string) { r.s.Note("waiting for room on this machine: %s", why) }
+// Holding is told to everybody: a run that stands still without a word looks like one that hangs.
+func (r *textReporter) Holding(why string) { r.s.Problem("waiting for room on this machine: %s", why) }
 
 func (r *textReporter) Resuming(ref bundlerun.RunRef, steps []run.StepPlan) {
 	if r.s.Quiet {

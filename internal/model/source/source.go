@@ -83,6 +83,15 @@ func (m *Models) Name(ctx context.Context, role string, chosen map[string]string
 // Script is the id of the file that a scripted model's name names.
 func Script(name string) (id string, ok bool) { return strings.CutPrefix(name, model.ScriptedPrefix) }
 
+// NoEndpoint is the ErrNone of a model that isn't a script while no endpoint is configured; name is "" where the agent has a model of its own in mind.
+func NoEndpoint(name string) error {
+	what := "the model " + name
+	if name == "" {
+		what = "the agent's model"
+	}
+	return fmt.Errorf("%s needs an endpoint: %w; set model.base_url and model.api_key, or name a scripted model", what, ErrNone)
+}
+
 // Model is the model of a name. baseURL is another endpoint than the configured one, which gets no key; "" is the configured one. An error is ErrNone,
 // store.ErrNotFound, or says what is wrong with a script or an endpoint.
 func (m *Models) Model(ctx context.Context, name, baseURL string) (model.Model, error) {
@@ -99,7 +108,7 @@ func (m *Models) Model(ctx context.Context, name, baseURL string) (model.Model, 
 	}
 	e := m.endpoint(c, baseURL)
 	if e.BaseURL == "" {
-		return nil, fmt.Errorf("the model %s needs an endpoint: %w; set model.base_url and model.api_key, or name a scripted model", name, ErrNone)
+		return nil, NoEndpoint(name)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -95,3 +95,11 @@ func TestWhichNameWins(t *testing.T) {
 		t.Error(n)
 	}
 }
+
+func TestNoEndpoint(t *testing.T) {
+	for name, want := range map[string]string{"m": "the model m needs an endpoint: ", "": "the agent's model needs an endpoint: "} {
+		if err := NoEndpoint(name); !errors.Is(err, ErrNone) || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}

@@ -250,7 +250,7 @@ func startAgent(ctx context.Context, c *step.Call, agents Agents, r deploy.Agent
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return nil, ctx.Err()
+		return nil, step.Ended(ctx, err)
 	case step.IsInfra(err):
 		return nil, err
 	case errors.Is(err, deploy.ErrNoEnv), errors.Is(err, deploy.ErrManyEnvs), errors.Is(err, deploy.ErrNoBox):

@@ -101,7 +101,7 @@ func (e *DeployEnv) Run(ctx context.Context, c *step.Call) error {
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return step.Ended(ctx, err)
 	case step.IsInfra(err):
 		return &step.Error{Type: "SandboxError", Err: err}
 	default:

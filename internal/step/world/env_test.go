@@ -115,6 +115,8 @@ func TestDeployEnvThatHangs(t *testing.T) {
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if err := r.DoCtx(ctx, NewDeployEnv(r.Store, r.Envs), deployMail); !errors.Is(err, context.Canceled) || len(r.Fake.Machines()) != 0 {
 		t.Errorf("%v, %d left", err, len(r.Fake.Machines()))
+	} else if halted, ok := errors.AsType[*step.Halted](err); !ok || !strings.HasPrefix(halted.State, "server 'mail': ") {
+		t.Errorf("what the server said last is lost: %v", err)
 	}
 }
 

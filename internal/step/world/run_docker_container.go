@@ -222,8 +222,7 @@ func awaitReady(ctx context.Context, k *deploy.Container, command string) error 
 			return nil
 		case err == nil:
 			last = fmt.Sprintf("exit %d: %s", r.Exit.Status(), strings.TrimSpace(strings.ToValidUTF8(r.Stderr.String(), "\uFFFD")))
-		case ctx.Err() != nil:
-			return ctx.Err()
+		case ctx.Err() != nil: // told below
 		case errors.Is(err, guest.ErrGone):
 			return step.Infra(err)
 		case wait.Err() == nil:
@@ -235,7 +234,7 @@ func awaitReady(ctx context.Context, k *deploy.Container, command string) error 
 		case <-wait.Done():
 			t.Stop()
 			if ctx.Err() != nil {
-				return ctx.Err()
+				return &step.Halted{Err: ctx.Err(), State: k.Trouble(fmt.Errorf("it is not ready yet (%s)", last)).Error()}
 			}
 			return &step.Error{Type: "ReadyError", Err: k.Trouble(fmt.Errorf("%w (%s)", context.Cause(wait), last))}
 		}
