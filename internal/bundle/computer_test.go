@@ -56,7 +56,21 @@ func TestComputersAreCheckedAtPut(t *testing.T) {
 			files{"envs/desk/env.toml": "type = 'computer'\ndriver = 'drv'", "envs/drv/env.toml": "type = 'computer_driver'\ncommand = ['./drive']", "envs/drv/x": ""},
 			"envs/drv: env.toml: command: there is no file 'drive' in this folder; write it, or name another (line 2)",
 		},
-		"a skill":                          {files{"envs/desk/env.toml": "type = 'computer'\nskill = 'skill'", "envs/desk/skill/x": ""}, "envs/desk: env.toml: skill: 'skill/SKILL.md' can't be read"},
+		"a skill": {files{"envs/desk/env.toml": "type = 'computer'\nskill = 'skill'", "envs/desk/skill/x": ""}, "envs/desk: env.toml: skill: 'skill/SKILL.md' can't be read"},
+		"A8 an app's skill": {files{
+			"envs/desk/env.toml": "type = 'computer'\napps = ['notes']", "envs/notes/env.toml": "type = 'computer_app'\nskill = 'skill'", "envs/notes/app.toml": "",
+			"envs/notes/skill/SKILL.md": "---\nname: notes\ndescription: d\n---\n",
+		}, ""},
+		"A8 an app's skill that isn't there": {files{
+			"envs/desk/env.toml": "type = 'computer'\napps = ['notes']", "envs/notes/env.toml": "type = 'computer_app'\nskill = 'skill'", "envs/notes/app.toml": "",
+		}, "envs/notes: env.toml: skill: 'skill/SKILL.md' can't be read"},
+		"A8 an app's skill in two places": {files{
+			"envs/desk/env.toml": "type = 'computer'\napps = ['notes']", "envs/notes/env.toml": "type = 'computer_app'\nskill = 'skill'", "envs/notes/app.toml": "skill = 'more'",
+			"envs/notes/skill/SKILL.md": "---\nname: notes\ndescription: d\n---\n", "envs/notes/more/SKILL.md": "---\nname: notes\ndescription: d\n---\n",
+		}, "envs/notes: env.toml: skill: app.toml names another, 'more'"},
+		"A8 an app's skill outside": {files{
+			"envs/desk/env.toml": "type = 'computer'\napps = ['notes']", "envs/notes/env.toml": "type = 'computer_app'\nskill = '../skill'", "envs/notes/app.toml": "",
+		}, "envs/notes: env.toml: skill: must be a folder of this folder"},
 		"a name that no snapshot can hold": {files{"envs/desk/env.toml": "type = 'computer'\nenvironment_name = 'metadata'"}, "envs/desk: env.toml: environment_name: 'metadata' can't be a computer's name"},
 	} {
 		t.Run(name, func(t *testing.T) {

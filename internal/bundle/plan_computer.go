@@ -108,6 +108,10 @@ func (p *planner) inFile(e *Entry, l diag.List) {
 
 func (p *planner) app(e *Entry, w *Write, name string) {
 	a, l := appdir.Read(e.folder(), e.Label, name)
+	if skill := e.text("skill"); skill != "" && fs.ValidPath(skill) && a != nil && !l.HasErrors() {
+		l.Add(a.SetSkill(e.folder(), e.Label, e.Config.Get("skill"))...)
+		w.Fields["skill"] = skill
+	}
 	p.inFile(e, l)
 	if l.HasErrors() || a == nil {
 		return

@@ -204,6 +204,14 @@ func (v *Env) holder(name string) (holder, bool) {
 	return holder{}, false
 }
 
+// root is the path of its server that an environment's own paths are below; "" for a server's.
+func (p holder) root() string {
+	if p.app == nil {
+		return ""
+	}
+	return "/svc/" + p.app.Name
+}
+
 // serves tells whether an environment serves a method of the data plane; what isn't known counts as served.
 func (p holder) serves(method string) bool {
 	switch {

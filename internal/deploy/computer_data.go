@@ -59,6 +59,10 @@ func (v *Env) loadComputer(ctx context.Context, objects store.Objects, d envstor
 			refused = append(refused, fmt.Errorf("the computer's card doesn't list the app %s", diag.Repr(p.Environment)))
 		case !h.serves(wire.Add):
 			refused = append(refused, fmt.Errorf("environment %s takes no data: its card serves no %s", diag.Repr(p.Environment), wire.Add))
+		default:
+			if err := checkTree(ctx, objects, p); err != nil {
+				refused = append(refused, fmt.Errorf("%s of %s: %w", diag.Repr(p.File.Path), diag.Repr(p.Environment), err))
+			}
 		}
 	}
 	if refused != nil {
@@ -100,8 +104,21 @@ func (v *Env) handOver(ctx context.Context, objects store.Objects, p envstore.Pa
 	return nil
 }
 
-// partsOf is a payload as a data plane takes it: the files of a packed tree, or the one file. A file <environment>.json is data where no files are taken.
-func partsOf(ctx context.Context, objects store.Objects, p envstore.Payload, tree bool) ([]wire.Part, error) {
+// checkTree reads a payload that is a packed tree, and tells what can't be loaded of it.
+func checkTree(ctx context.Context, objects store.Objects, p envstore.Payload) error {
+	if !isTree(path.Base(p.File.Path)) {
+		return nil
+	}
+	b, err := payload(ctx, objects, p)
+	if err != nil {
+		return err
+	}
+	_, err = membersOf(b)
+	return err
+}
+
+// payload is all that a payload holds.
+func payload(ctx context.Context, objects store.Objects, p envstore.Payload) ([]byte, error) {
 	if p.File.Size > maxHandedOver {
 		return nil, fmt.Errorf("it has %d MiB, and a computer is given %d at most", p.File.Size>>20, maxHandedOver>>20)
 	}
@@ -110,7 +127,12 @@ func partsOf(ctx context.Context, objects store.Objects, p envstore.Payload, tre
 		return nil, err
 	}
 	defer in.Close()
-	b, err := io.ReadAll(io.LimitReader(in, maxHandedOver+1))
+	return io.ReadAll(io.LimitReader(in, maxHandedOver+1))
+}
+
+// partsOf is a payload as a data plane takes it: the files of a packed tree, or the one file. A file <environment>.json is data where no files are taken.
+func partsOf(ctx context.Context, objects store.Objects, p envstore.Payload, tree bool) ([]wire.Part, error) {
+	b, err := payload(ctx, objects, p)
 	if err != nil {
 		return nil, err
 	}
@@ -175,14 +197,33 @@ func (v *Env) opened(ctx context.Context, h holder, name string, parts []wire.Pa
 		case len(parts) == 1 && parts[0].Kind == wire.KindText:
 			return Export{File: name + ".txt", ReadCloser: io.NopCloser(strings.NewReader(parts[0].Text))}, nil
 		case len(parts) > 1 || placeOf(&parts[0]) != "":
-			b, err := packTree(parts)
+			left := int64(maxFileExport)
+			b, err := packTree(parts, func(p *wire.Part) ([]byte, error) {
+				b, err := v.contentOf(ctx, h, *p, left)
+				left -= int64(len(b))
+				return b, err
+			})
 			if err != nil {
 				return Export{}, err
 			}
 			return Export{File: name + treeSuffix, ReadCloser: io.NopCloser(strings.NewReader(string(b)))}, nil
 		}
 	}
-	return v.open(ctx, h.server, parts[0])
+	return v.open(ctx, h, parts[0])
+}
+
+// contentOf is what a part of an export holds or names, of at most limit bytes.
+func (v *Env) contentOf(ctx context.Context, h holder, p wire.Part, limit int64) ([]byte, error) {
+	x, err := v.open(ctx, h, p)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = x.Close() }()
+	b, err := io.ReadAll(io.LimitReader(x, limit+1))
+	if err == nil && int64(len(b)) > limit {
+		err = fmt.Errorf("the export is larger than %d MiB", int64(maxFileExport)>>20)
+	}
+	return b, err
 }
 
 type errEmptyAnswer struct{}

@@ -234,8 +234,9 @@ func (v *Env) Get(ctx context.Context, name string) (Export, error) {
 	return v.export(ctx, name, nil)
 }
 
-// open reads what a part holds or names.
-func (v *Env) open(ctx context.Context, s *Server, p wire.Part) (Export, error) {
+// open reads what a part holds or names, of a server or an app.
+func (v *Env) open(ctx context.Context, h holder, p wire.Part) (Export, error) {
+	s := h.server
 	bytesOf := func(name, text string) (Export, error) {
 		return Export{File: name, ReadCloser: io.NopCloser(strings.NewReader(text))}, nil
 	}
@@ -269,7 +270,7 @@ func (v *Env) open(ctx context.Context, s *Server, p wire.Part) (Export, error) 
 		}
 		return Export{File: exportName(name), ReadCloser: f}, nil
 	case u.Scheme == "" && u.Host == "":
-		return fetch(ctx, s, u, exportName(name))
+		return fetch(ctx, h, u, exportName(name))
 	default:
 		return Export{}, fmt.Errorf("the part's uri is a %s address, which is not fetched; a server answers with data, bytes, or a path of its own", diag.Repr(u.Scheme))
 	}
@@ -278,9 +279,10 @@ func (v *Env) open(ctx context.Context, s *Server, p wire.Part) (Export, error) 
 // maxFileExport bounds an export that a server left as a file of its box.
 const maxFileExport = 1 << 30
 
-// fetch streams a path of the server's own.
-func fetch(ctx context.Context, s *Server, u *url.URL, name string) (Export, error) {
-	at := s.url(u.Path)
+// fetch streams a path of the server's own, or of an app's own, which is below where the computer's driver serves the app.
+func fetch(ctx context.Context, h holder, u *url.URL, name string) (Export, error) {
+	s := h.server
+	at := s.url(h.root() + path.Clean("/"+u.Path))
 	at.RawQuery = u.RawQuery
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
 	if err != nil {
@@ -339,6 +341,15 @@ func (v *Env) Exporting() []string {
 	})
 }
 
+// exportLimit is how long an environment's export may take: as long as is asked for, or else what an app says of itself where that is more.
+func (v *Env) exportLimit(name string, asked time.Duration) time.Duration {
+	if asked > 0 {
+		return asked
+	}
+	h, _ := v.holder(name)
+	return max(exportLimit, h.limit())
+}
+
 // checkParams refuses parameters for environments that aren't asked.
 func (v *Env) checkParams(params map[string]json.RawMessage) error {
 	var errs []error
@@ -359,16 +370,13 @@ func (v *Env) Snapshot(ctx context.Context, s store.Store, o Snapshot) (envstore
 	if err := envstore.CheckSnapshotNames(names); err != nil {
 		return envstore.Pin{}, fmt.Errorf("%w: %w", ErrExport, err)
 	}
-	limit := o.Limit
-	if limit <= 0 {
-		limit = exportLimit
-	}
 	return envstore.PutSnapshot(ctx, s, o.ID, func(ctx context.Context, put func(envstore.Piece) error) error {
 		g, gctx := errgroup.WithContext(ctx)
 		g.SetLimit(exportsAtOnce)
 		var kept atomic.Int64
 		for _, name := range names {
 			g.Go(func() error {
+				limit := v.exportLimit(name, o.Limit)
 				ctx, cancel := context.WithTimeoutCause(gctx, limit, fmt.Errorf("the server took more than %s", limit))
 				defer cancel()
 				x, err := v.export(ctx, name, o.Params[name])

@@ -122,18 +122,32 @@ func build(ctx context.Context, engine sandbox.Builder, b sandbox.Build, write f
 	return built.ID, nil, nil
 }
 
-// load reads a tarball into an engine, which skips the layers that it has.
+// load reads a tarball into an engine, which skips the layers that it has. A tar of a root, which engines don't load, is the one layer of an image that is
+// built, once for a reference with its digest.
 func (m *maker) load(ctx context.Context, engine sandbox.Builder, reference string) (string, error) {
 	defer m.images.alone(reference)()
 	src, err := image.Parse(reference)
 	if err != nil {
 		return "", err
 	}
+	root, err := image.IsRoot(src.Tarball())
+	if err != nil {
+		return "", fmt.Errorf("read its image: %w", err)
+	}
 	f, err := os.Open(src.Tarball())
 	if err != nil {
 		return "", fmt.Errorf("read its image: %w", err)
 	}
 	defer f.Close()
+	if root {
+		id, unread, err := build(ctx, engine, sandbox.Build{Sources: keyOf("root", reference)}, func(_ context.Context, to io.Writer) error {
+			return rootContext(to, f)
+		})
+		if unread != nil {
+			return "", step.Infra(fmt.Errorf("read its image: %w", unread))
+		}
+		return id, err
+	}
 	refs, err := engine.Load(ctx, f)
 	if err != nil {
 		return "", err
@@ -142,6 +156,29 @@ func (m *maker) load(ctx context.Context, engine sandbox.Builder, reference stri
 		return "", fmt.Errorf("%s holds %d images; keep the one that is meant in a file of its own", reference, len(refs))
 	}
 	return refs[0], nil
+}
+
+// rootContext writes a folder as a tar that an engine builds an image of a root from, given the root as a tar.
+func rootContext(to io.Writer, root *os.File) error {
+	const dockerfile, name = "FROM scratch\nADD root.tar /\n", "root.tar"
+	info, err := root.Stat()
+	if err != nil {
+		return err
+	}
+	w := tar.NewWriter(to)
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "Dockerfile", Mode: 0o644, Size: int64(len(dockerfile))}); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(w, dockerfile); err != nil {
+		return err
+	}
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size()}); err != nil {
+		return err
+	}
+	if _, err := io.CopyN(w, root, info.Size()); err != nil {
+		return err
+	}
+	return w.Close()
 }
 
 // copiesSelf is the digest of this program where a part's Dockerfile copies it from a folder that doesn't hold it; "" where it doesn't.

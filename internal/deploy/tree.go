@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"mime"
 	"path"
 	"slices"
@@ -60,8 +61,8 @@ func placeOf(p *wire.Part) string {
 	return marker.Path
 }
 
-// packTree is a tree of files as one file, as artifact tree pack writes it: equal trees are equal bytes.
-func packTree(parts []wire.Part) ([]byte, error) {
+// packTree is a tree of files as one file, as artifact tree pack writes it: equal trees are equal bytes. read is what a part holds or names.
+func packTree(parts []wire.Part, read func(*wire.Part) ([]byte, error)) ([]byte, error) {
 	files := map[string][]byte{}
 	var names []string
 	for i := range parts {
@@ -73,10 +74,7 @@ func packTree(parts []wire.Part) ([]byte, error) {
 		if err := wire.CheckPath(at); err != nil {
 			return nil, fmt.Errorf("parts[%d]: its place is %s: %w", i, diag.Repr(at), err)
 		}
-		if !p.File.Inline() {
-			return nil, fmt.Errorf("parts[%d]: %s holds no bytes", i, diag.Repr(at))
-		}
-		b, err := p.File.Content()
+		b, err := read(p)
 		if err != nil {
 			return nil, fmt.Errorf("parts[%d]: %s: %w", i, diag.Repr(at), err)
 		}
@@ -106,8 +104,15 @@ func packTree(parts []wire.Part) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// unpackTree is a packed tree as the parts of a data plane, in the order of their names. Links, which no data plane takes, are refused.
-func unpackTree(b []byte) ([]wire.Part, error) {
+// member is a file of a packed tree: its place, and what holds its content, which for a link is the file that it leads to.
+type member struct {
+	place string
+	file  *zip.File
+}
+
+// membersOf are the files of a packed tree, in the order of their places. No data plane takes links, so one that leads to a file of the tree is a file of
+// that content, as an export answers it, and one that leads anywhere else is refused.
+func membersOf(b []byte) ([]member, error) {
 	r, err := zip.NewReader(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
 		return nil, fmt.Errorf("it is no packed tree: %w", err)
@@ -117,21 +122,70 @@ func unpackTree(b []byte) ([]wire.Part, error) {
 		return nil, fmt.Errorf("it has %d files, and may have %d", len(files), maxTreeFiles)
 	}
 	slices.SortFunc(files, func(a, b *zip.File) int { return strings.Compare(a.Name, b.Name) })
-	left := int64(maxHandedOver)
-	var out []wire.Part
-	for i, f := range files {
-		if !f.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s in it is no file, and a computer takes files alone", diag.Repr(f.Name))
-		}
-		if i > 0 && files[i-1].Name == f.Name {
+	named := make(map[string]*zip.File, len(files))
+	for _, f := range files {
+		if named[f.Name] != nil {
 			return nil, fmt.Errorf("%s is in it twice", diag.Repr(f.Name))
 		}
-		content, err := readMember(f, left)
+		named[f.Name] = f
+	}
+	out := make([]member, 0, len(files))
+	for _, f := range files {
+		if err := wire.CheckPath(f.Name); err != nil {
+			return nil, fmt.Errorf("%s in it can't be a place in a home: %w", diag.Repr(f.Name), err)
+		}
+		real, err := followLink(f, named)
 		if err != nil {
-			return nil, fmt.Errorf("%s in it: %w", diag.Repr(f.Name), err)
+			return nil, fmt.Errorf("%s in it %w, and a computer takes files alone", diag.Repr(f.Name), err)
+		}
+		out = append(out, member{f.Name, real})
+	}
+	return out, nil
+}
+
+// Bounds of a link of a tree: as many as a system follows, and as long as one's target may be.
+const (
+	maxLinks  = 40
+	maxTarget = 4096
+)
+
+// followLink is the regular file that a member of a tree is or leads to. The error goes on behind the member's name.
+func followLink(f *zip.File, named map[string]*zip.File) (*zip.File, error) {
+	for range maxLinks {
+		if f.Mode().IsRegular() {
+			return f, nil
+		}
+		if f.Mode().Type() != fs.ModeSymlink {
+			return nil, errors.New("is no file")
+		}
+		target, err := readMember(f, maxTarget)
+		if err != nil {
+			return nil, errors.New("is a link that can't be read")
+		}
+		to := named[path.Join(path.Dir(f.Name), string(target))]
+		if path.IsAbs(string(target)) || to == nil {
+			return nil, fmt.Errorf("is a link to %s, which is no file of the tree", diag.Repr(string(target)))
+		}
+		f = to
+	}
+	return nil, errors.New("is a link that leads nowhere")
+}
+
+// unpackTree is a packed tree as the parts of a data plane, in the order of their places.
+func unpackTree(b []byte) ([]wire.Part, error) {
+	members, err := membersOf(b)
+	if err != nil {
+		return nil, err
+	}
+	left := int64(maxHandedOver)
+	var out []wire.Part
+	for _, m := range members {
+		content, err := readMember(m.file, left)
+		if err != nil {
+			return nil, fmt.Errorf("%s in it: %w", diag.Repr(m.place), err)
 		}
 		left -= int64(len(content))
-		part, err := placedPart(f.Name, "", content)
+		part, err := placedPart(m.place, "", content)
 		if err != nil {
 			return nil, err
 		}

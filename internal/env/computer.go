@@ -34,6 +34,7 @@ func desktopFields(typ string) []doc.Field {
 	word := doc.Type{Kinds: []doc.Kind{doc.String}, Check: noNUL}
 	argv := doc.Type{Kinds: []doc.Kind{doc.Array}, NonEmpty: true, Elem: &word, Check: isArgv}
 	name := doc.Field{Name: "environment_name", Type: text, Doc: "its name; absent: that of its folder"}
+	skill := doc.Field{Name: "skill", Type: doc.Type{Kinds: []doc.Kind{doc.String}, Check: isSkillFolder}, Doc: "folder that holds SKILL.md"}
 	switch typ {
 	case Computer:
 		place := doc.Type{Kinds: []doc.Kind{doc.String}, Check: isPlace}
@@ -44,12 +45,12 @@ func desktopFields(typ string) []doc.Field {
 			{Name: "driver", Type: doc.Type{}, Doc: "environment of type computer_driver; absent: the program's own driver"},
 			{Name: "apps", Type: doc.Type{Kinds: []doc.Kind{doc.Array}}, Doc: "environments of type computer_app"},
 			{Name: "data_paths", Type: doc.Type{Kinds: []doc.Kind{doc.Array}, Elem: &place}, Doc: "files of the home that are its data"},
-			{Name: "skill", Type: doc.Type{Kinds: []doc.Kind{doc.String}, Check: isSkillFolder}, Doc: "folder that holds SKILL.md"},
+			skill,
 			{Name: "display", Type: doc.Type{Kinds: []doc.Kind{doc.Object}, Fields: displaySchema()}, Doc: "the screen"},
 			{Name: "settings", Type: doc.Type{Kinds: []doc.Kind{doc.Object}, Fields: settingsSchema()}, Doc: "settings of the driver"},
 		}
 	case ComputerApp:
-		return []doc.Field{name}
+		return []doc.Field{name, skill}
 	default:
 		return []doc.Field{
 			{Name: "module", Type: doc.Type{Kinds: []doc.Kind{doc.String}, Check: isModule}, Doc: "file and class of the driver: driver.py:Driver"},
@@ -107,7 +108,7 @@ const private = ".agentenv"
 
 func isSkillFolder(n doc.Node, l *diag.List) {
 	if s, _ := n.Str(); !inside(s) || s != path.Clean(s) {
-		fault(l, n, "", "computer.skill", "must be a folder of the computer's folder, such as skill, not %s", diag.Repr(s))
+		fault(l, n, "", "computer.skill", "must be a folder of this folder, such as skill, not %s", diag.Repr(s))
 	}
 }
 

@@ -186,6 +186,9 @@ func (c *composing) app(ctx context.Context, name string, x desktop) error {
 	c.parts.Apps = append(c.parts.Apps, name)
 	c.parts.Needs = append(c.parts.Needs, x.Declaration.Linux.Needs...)
 	c.process.Command = append(c.process.Command, "--app", name+"="+path.Join(ComputerFolder, at))
+	if x.Skill != "" { // of its env.toml, which is none of the files
+		c.process.Command = append(c.process.Command, "--app-skill", name+"="+x.Skill)
+	}
 	return nil
 }
 

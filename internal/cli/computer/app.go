@@ -11,6 +11,7 @@ import (
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/computer/appdir"
 	"agentenv.internal/agentenv/internal/computer/appserve"
+	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/sdk/computer/app"
 )
 
@@ -21,10 +22,10 @@ func newApp(p *verb.Program) *cobra.Command {
 }
 
 type appOptions struct {
-	name, home, socket string
-	port               int
-	launch             bool
-	json               *bool
+	name, home, socket, skill string
+	port                      int
+	launch                    bool
+	json                      *bool
 }
 
 // served is what --json prints.
@@ -51,6 +52,7 @@ prints where.`,
 	o.json = verb.JSONFlag(cmd, "print the name and where it serves as JSON")
 	f := cmd.Flags()
 	f.StringVar(&o.name, "name", "", "the app's `NAME`: environment_name of its env.toml, or its folder's, unless given")
+	f.StringVar(&o.skill, "skill", "", "the `FOLDER` of the app's that holds the SKILL.md to serve: that which its files name unless given")
 	f.StringVar(&o.home, "home", "", "the `FOLDER` that is the user's home: HOME unless given")
 	f.StringVar(&o.socket, "socket", "", "serve at this `PATH`")
 	f.IntVar(&o.port, "port", -1, "serve at this `PORT` of 127.0.0.1 in place of a socket, 0 for one that is free; anyone on the machine reaches it")
@@ -64,6 +66,9 @@ func serveApp(ctx context.Context, p *verb.Program, o appOptions, folder string)
 		return err
 	}
 	a, l := appdir.ReadFolder(os.DirFS(abs), folder, filepath.Base(abs), o.name)
+	if o.skill != "" && a != nil && !l.HasErrors() {
+		l.Add(a.SetSkill(os.DirFS(abs), folder, doc.Build(o.skill))...)
+	}
 	if err := l.Err(); err != nil {
 		return err
 	}

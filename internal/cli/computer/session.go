@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -18,7 +19,7 @@ import (
 
 type sessionOptions struct {
 	size, largest, user, manager, home, skill string
-	apps, driver                              []string
+	apps, appSkills, driver                   []string
 	ownHome                                   bool
 }
 
@@ -47,6 +48,7 @@ that ordinary users start, it runs as that.`,
 	f.BoolVar(&o.ownHome, "own-home", false, "when started as root, give the folder of --home with all in it to the user first")
 	f.StringVar(&o.manager, "window-manager", "openbox", "the `PROGRAM` that manages windows; none for none")
 	f.StringArrayVar(&o.apps, "app", nil, "the `FOLDER` of an app, or NAME=FOLDER, whose server is brought up too; repeatable")
+	f.StringArrayVar(&o.appSkills, "app-skill", nil, "NAME=`FOLDER`, the folder in that of the app NAME with the skill that is served; that which its files name unless given; repeatable")
 	f.StringArrayVar(&o.driver, "driver", nil, "a `WORD` of the command that serves the driver, in place of this program's own; repeatable")
 	f.StringVar(&o.skill, "skill", "", "the `FOLDER` with the skill that this program's driver serves")
 	return cmd
@@ -65,7 +67,7 @@ func bringUp(ctx context.Context, p *verb.Program, o sessionOptions, args []stri
 		Width: w, Height: h, MaxWidth: max(w, mw), MaxHeight: max(h, mh), Home: o.home, OwnHome: o.ownHome, Command: args, Environ: os.Environ(),
 		Output: p.Streams.Err, Log: p.Logger(), Driver: o.driver, Skill: o.skill,
 	}
-	if c.Apps, err = apps(o.apps); err != nil {
+	if c.Apps, err = apps(o.apps, o.appSkills); err != nil {
 		return err
 	}
 	if o.ownHome && o.home == "" {
@@ -90,7 +92,7 @@ func size(flag, text string) (w, h int, err error) {
 }
 
 // apps reads the folders of apps; everything that is wrong with them is in one error.
-func apps(flags []string) ([]session.App, error) {
+func apps(flags, skills []string) ([]session.App, error) {
 	var out []session.App
 	var l diag.List
 	var seen []computer.App
@@ -103,19 +105,24 @@ func apps(flags []string) ([]session.App, error) {
 		if err != nil {
 			return nil, err
 		}
-		if name == "" {
-			name = filepath.Base(dir)
-		}
-		a, more := appdir.Read(os.DirFS(dir), folder, name)
+		a, more := appdir.ReadFolder(os.DirFS(dir), folder, filepath.Base(dir), name)
 		l.Add(more...)
 		if a == nil || more.HasErrors() {
 			continue
 		}
-		out = append(out, session.App{Name: name, Dir: dir, Install: a.Install, Server: a.Server, Paths: a.PathNames()})
-		seen = append(seen, computer.App{Name: name, Socket: "a", Paths: a.PathNames()})
+		out = append(out, session.App{Name: a.Name, Dir: dir, Install: a.Install, Server: a.Server, Paths: a.PathNames()})
+		seen = append(seen, computer.App{Name: a.Name, Socket: "a", Paths: a.PathNames()})
 	}
 	if err := l.Err(); err != nil {
 		return nil, err
+	}
+	for _, text := range skills {
+		name, folder, ok := strings.Cut(text, "=")
+		i := slices.IndexFunc(out, func(a session.App) bool { return a.Name == name })
+		if !ok || folder == "" || i < 0 {
+			return nil, verb.Usagef("--app-skill takes NAME=FOLDER with the NAME of an app that --app names, not %q", text)
+		}
+		out[i].Skill = folder
 	}
 	return out, computer.CheckApps(seen)
 }

@@ -148,6 +148,9 @@ func (s *desktop) startApp(i int) error {
 	p := program{argv: a.Server, dir: a.Dir, vars: s.vars(a)}
 	if len(p.argv) == 0 {
 		p.path, p.argv = "/proc/self/exe", []string{"agent-env", "computer", "app", "serve", a.Dir, "--name", a.Name, "--launch"}
+		if a.Skill != "" {
+			p.argv = append(p.argv, "--skill", a.Skill)
+		}
 	}
 	started, err := s.spawn(p)
 	if err != nil {

@@ -34,4 +34,5 @@ type App struct {
 	Install []string // run once in a home, before the server is started the first time; none: nothing
 	Server  []string // the server's argv; none: this program's, which serves the folder
 	Paths   []string // of its data, relative to the home
+	Skill   string   // the folder below Dir of the skill that this program's server serves; "": that which the folder's files name
 }

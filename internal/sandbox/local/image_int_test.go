@@ -18,6 +18,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sandbox/sandboxtest"
 )
 
 // minbaseVar is the path of a tar of a Debian root, for the runs of other users.
@@ -41,29 +42,9 @@ func minbase(t *testing.T) string {
 	if os.Geteuid() != 0 {
 		t.Skip("root's run hands the tar on")
 	}
-	for _, name := range []string{"debootstrap", "tar"} {
-		if _, err := exec.LookPath(name); err != nil {
-			missing(t, "%v", err)
-		}
-	}
-	file := filepath.Join(os.TempDir(), "agentenv-test-minbase-bookworm.tar")
-	if info, err := os.Stat(file); err == nil && info.Sys().(*syscall.Stat_t).Uid == 0 && time.Since(info.ModTime()) < 30*24*time.Hour {
-		return file
-	}
-	dir := filepath.Join(t.TempDir(), "root")
-	for _, argv := range [][]string{
-		{"debootstrap", "--variant=minbase", "bookworm", dir},
-		{"tar", "-C", dir, "--numeric-owner", "--xattrs", "--xattrs-include=*", "-cf", file + ".new", "."},
-	} {
-		if out, err := exec.CommandContext(t.Context(), argv[0], argv[1:]...).CombinedOutput(); err != nil {
-			missing(t, "%s: %v\n%s", argv, err, out)
-		}
-	}
-	if err := os.Chmod(file+".new", 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(file+".new", file); err != nil {
-		t.Fatal(err)
+	file, err := sandboxtest.Minbase(t.Context())
+	if err != nil {
+		missing(t, "%v", err)
 	}
 	return file
 }

@@ -240,10 +240,13 @@ func TestA34LoadsGoByName(t *testing.T) {
 func TestA35NothingIsSentOfABadLoad(t *testing.T) {
 	r, c, clock := desk(t)
 	deployed(t, r)
-	r.PutTree("@local/world", steptest.File{Path: "desk/hello.txt", Text: "hello"}, steptest.File{Path: "calc/calc.json", Text: "{}"}, steptest.File{Path: "clock/clock.json", Text: "{}"})
+	r.PutTree("@local/world", steptest.File{Path: "desk/hello.txt", Text: "hello"}, steptest.File{Path: "calc/calc.json", Text: "{}"}, steptest.File{Path: "clock/clock.json", Text: "{}"},
+		steptest.File{Path: "notes/notes.tree.zip", Text: packed(t, "../x", "x")})
 	err := r.Do(loader(r), loadDesk)
-	if err == nil || !strings.Contains(err.Error(), "nothing was loaded: environment 'calc' takes no data") {
-		t.Error(err)
+	for _, want := range []string{"nothing was loaded: environment 'calc' takes no data", "'notes.tree.zip' of 'notes': '../x' in it can't be a place in a home"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
 	}
 	if got := held(t, c.Home, "hello.txt"); got != "" || clock.adds != 0 {
 		t.Error(got, clock.adds)
@@ -338,6 +341,42 @@ func TestA41SnapshotsAreLoadedAgain(t *testing.T) {
 	}
 }
 
+// What an app exports may be a path of its own, which is fetched through the driver: one file as it is, files of a tree packed.
+func TestExportsOfAppsByPath(t *testing.T) {
+	named := func(at, uri string) wire.Part {
+		p := wire.Part{Kind: wire.KindFile, File: &wire.File{Name: "alarms.txt", MimeType: "text/plain", URI: uri}}
+		if at != "" {
+			p.Metadata = json.RawMessage(`{"` + wire.URNDataObjects + `": {"path": "` + at + `"}}`)
+		}
+		return p
+	}
+	exporting := func(parts ...wire.Part) app.App {
+		return app.App{Get: func(context.Context, *sdkenv.Namespace) ([]wire.Part, error) { return parts, nil }}
+	}
+	r, _, _ := desk(t, func(c *steptest.Computer) {
+		c.Apps["clock"] = exporting(named("", "/export/alarms.txt?zone=UTC"))
+		c.Apps["calc"] = exporting(named("Sums/one", "export/one"), named("Sums/two", "/export/two"))
+		c.Driver = func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if rest, ok := strings.CutPrefix(r.URL.Path, "/svc/"); ok && strings.Contains(rest, "/export/") {
+					_, _ = io.WriteString(w, rest+" "+r.URL.RawQuery)
+					return
+				}
+				next.ServeHTTP(w, r)
+			})
+		}
+	})
+	deployed(t, r)
+	r.Must(NewSnapshotComputerEnv(r.Store, r.Envs), snapshotDesk(""))
+	want := map[string]string{
+		"notes": "notes.tree.zip: Notes/welcome.txt=welcome;", "clock": "alarms.txt: clock/export/alarms.txt zone=UTC",
+		"calc": "calc.tree.zip: Sums/one=calc/export/one ;Sums/two=calc/export/two ;",
+	}
+	if got := stored(t, r, "@local/after"); fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Error(got)
+	}
+}
+
 // Rows A30, A31: a computer's own name is itself, also where an app has it too.
 func TestA31AnAppAlone(t *testing.T) {
 	r, c, _ := desk(t)
@@ -409,6 +448,12 @@ func TestSessionOfAComputer(t *testing.T) {
 		"apps": []any{}, "driver": steptest.EnvPin("@local/drv", env.ComputerDriver), "display": map[string]any{"width": 800, "height": 600}, "skill": "skill",
 		"settings": map[string]any{"queue_wait_s": 2}, "data_paths": []any{"Documents"},
 	}, steptest.File{Path: "skill/SKILL.md", Text: "---\nname: full\ndescription: d\n---\n"})
+	r.PutFolder("@local/pad", env.ComputerApp, "pad", map[string]any{"skill": "how"}, steptest.File{Path: "app.toml"}, steptest.File{Path: "how/SKILL.md", Text: "x"})
+	c.Apps["pad"] = app.App{}
+	r.DeployEnv("@local/pad", "alone")
+	if got, want := strings.Join(c.Argv()[1:], " "), "--app pad=/app/apps/pad --app-skill pad=how"; !strings.HasSuffix(got, want) {
+		t.Errorf("%s, want %s", got, want)
+	}
 	r.DeployEnv("@local/full", "up")
 	want := "computer session --home /home/user --size 800x600 --max-size 1920x1200 --driver /app/driver/drive --driver -v --skill /app/computer/skill"
 	if got := strings.Join(c.Argv()[1:], " "); got != want {
