@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"agentenv.internal/agentenv/internal/console"
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/workspace"
@@ -18,6 +19,8 @@ import (
 type ConsoleOptions struct {
 	Token string
 	Names []string // host names that it is asked by, beside the loopback's
+	// TakeOver lets people use the mouse and the keyboard of computers that they watch.
+	TakeOver bool
 }
 
 // Console is the console of the workspace here; folder.ErrNone where there is none. Each of its requests reads the configuration anew.
@@ -30,13 +33,21 @@ func (a *App) Console(o ConsoleOptions) (*console.Server, error) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	return console.New(console.Options{
-		Token: o.Token, Names: o.Names, FetchOnly: a.fetchOnly(), Version: Version, Log: log,
+		Token: o.Token, Names: o.Names, FetchOnly: a.fetchOnly(), TakeOver: o.TakeOver, Version: Version, Log: log,
 		Open: func(ctx context.Context) (*gitplugins.Plugins, func(context.Context) error, error) {
 			in := New(a.opt)
 			if err := in.ConfigProblems().Err(); err != nil {
 				return nil, nil, errors.Join(err, in.Close(ctx))
 			}
 			return in.Git(), in.Close, nil
+		},
+		Computers: func(ctx context.Context) (console.Computers, func(context.Context) error, error) {
+			in := New(a.opt)
+			w, err := in.getWorld(ctx)
+			if err != nil {
+				return nil, nil, errors.Join(err, in.Close(ctx))
+			}
+			return computers{w.deploy}, in.Close, nil
 		},
 		Create: func(ctx context.Context, o workspace.Order) (_ *workspace.Created, err error) {
 			in := New(a.opt)
@@ -70,4 +81,12 @@ func (a *App) fetchOnly() bool {
 		}
 	}
 	return false
+}
+
+// computers are those that stand on this machine.
+type computers struct{ *deploy.Deployments }
+
+// Open reaches one.
+func (c computers) Open(ctx context.Context, id string) (console.Screen, error) {
+	return c.OpenDesktop(ctx, id)
 }

@@ -21,6 +21,7 @@ type upOptions struct {
 	listen    string
 	names     []string
 	tokenFile string
+	takeOver  bool
 	json      *bool
 }
 
@@ -31,12 +32,15 @@ func newUp(p *verb.Program) *cobra.Command {
 	var o upOptions
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Serve the console: a page, and an HTTP API, for the workspace's git plugins",
+		Short: "Serve the console: pages, and an HTTP API, for the workspace's git plugins and the computers of this machine",
 		Long: `Serves the console of the workspace here until Ctrl-C and prints its address. The part behind # is the token: the page keeps it, and programs send it as
 Authorization: Bearer TOKEN. Whoever has it may install plugins and turn them on.
 
 What is installed here is turned on and set up at once, unlike with agent-env plugin install; what comes from a source that nobody vouches for needs consent first, to
 everything that it brings. AGENT_ENV_PLUGIN_INSTALL_NO_ENABLE=1 makes the console only fetch.
+
+Its page Computers shows the screens of the computers that stand on this machine now, deployed by hand or by runs. They are watched and not touched, unless --take-over says
+otherwise.
 
 It is served on the loopback alone, unless --listen says otherwise; then the token crosses the network as it is: put a server that speaks TLS before it.`,
 		Example: "  agent-env up\n  agent-env up --port 0 --token-file ~/.config/console-token",
@@ -48,6 +52,7 @@ It is served on the loopback alone, unless --listen says otherwise; then the tok
 	f.StringVar(&o.listen, "listen", "127.0.0.1", "the `ADDRESS` of this machine that it is served at")
 	f.StringArrayVar(&o.names, "name", nil, "a host `NAME` that people reach it by, where that isn't an address; repeatable")
 	f.StringVar(&o.tokenFile, "token-file", "", "take the token from a `FILE`, not from chance: of 22 to 200 letters, digits, - and _")
+	f.BoolVar(&o.takeOver, "take-over", false, "let whoever has the token use the mouse and the keyboard of computers, which are only watched otherwise")
 	o.json = verb.JSONFlag(cmd, "print where it is served as one JSON object")
 	return cmd
 }
@@ -78,7 +83,7 @@ func up(ctx context.Context, p *verb.Program, o upOptions) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.Console(app.ConsoleOptions{Token: token, Names: o.names})
+	s, err := a.Console(app.ConsoleOptions{Token: token, Names: o.names, TakeOver: o.takeOver})
 	if err != nil {
 		return err
 	}

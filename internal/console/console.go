@@ -39,9 +39,13 @@ type Options struct {
 	Workspaces func(ctx context.Context) ([]workspace.Workspace, error)
 	// FetchOnly keeps what is installed off until somebody turns it on, and asks for no consent to fetch it.
 	FetchOnly bool
-	Version   string
-	Now       func() time.Time
-	Log       *slog.Logger
+	// Computers answers the computers that stand on this machine under the configuration as it is now; done lets go of them.
+	Computers func(ctx context.Context) (c Computers, done func(context.Context) error, err error)
+	// TakeOver lets who holds the token use the mouse and the keyboard of computers, not only watch them.
+	TakeOver bool
+	Version  string
+	Now      func() time.Time
+	Log      *slog.Logger
 }
 
 // Deps are packages that a plugin declares, installed or to be installed.
@@ -72,6 +76,9 @@ type Server struct {
 	mux    *http.ServeMux
 	looked looks
 	slots  chan struct{} // operations that fetch or change
+
+	watching chan struct{} // streams of screens
+	hands    hands
 }
 
 // busy is how many operations run at once; others wait for their turn.
@@ -82,12 +89,13 @@ func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{o: o, mux: http.NewServeMux(), slots: make(chan struct{}, busy), looked: looks{of: map[string]look{}}}
-	for _, rs := range [][]route{s.pluginRoutes(), s.bundleRoutes(), s.catalogRoutes(), s.fleetRoutes()} {
+	s := &Server{o: o, mux: http.NewServeMux(), slots: make(chan struct{}, busy), looked: looks{of: map[string]look{}}, watching: make(chan struct{}, mostScreens)}
+	for _, rs := range [][]route{s.pluginRoutes(), s.bundleRoutes(), s.catalogRoutes(), s.fleetRoutes(), s.computerRoutes()} {
 		for _, r := range rs {
 			s.mux.HandleFunc(r.pattern, s.serve(r))
 		}
 	}
+	s.mux.HandleFunc("GET /api/computers/{id}/screen", s.screen)
 	return s
 }
 

@@ -65,7 +65,7 @@ func TestNames(t *testing.T) {
 func TestPages(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t, "")
-	for path, kind := range map[string]string{"/": "text/html", "/plugins.js": "text/javascript", "/api.js": "text/javascript", "/console.css": "text/css"} {
+	for path, kind := range map[string]string{"/": "text/html", "/computers": "text/html", "/computers.js": "text/javascript", "/plugins.js": "text/javascript", "/api.js": "text/javascript", "/console.css": "text/css"} {
 		r := d.ask("GET", path, "", "Authorization", "")
 		if r.status != 200 || !strings.HasPrefix(r.head.Get("Content-Type"), kind+";") || r.text == "" {
 			t.Errorf("%s: %d %s", path, r.status, r.head.Get("Content-Type"))

@@ -14,10 +14,12 @@ var files embed.FS
 // pages are the files by the path at which they are served.
 func pages() map[string]string {
 	return map[string]string{
-		"/":            "plugins.html",
-		"/plugins.js":  "plugins.js",
-		"/api.js":      "api.js",
-		"/console.css": "console.css",
+		"/":             "plugins.html",
+		"/plugins.js":   "plugins.js",
+		"/computers":    "computers.html",
+		"/computers.js": "computers.js",
+		"/api.js":       "api.js",
+		"/console.css":  "console.css",
 	}
 }
 

@@ -24,6 +24,7 @@ type route struct {
 	pattern string // as http.ServeMux takes it
 	limit   time.Duration
 	changes bool // it fetches or changes: few run at once
+	bare    bool // it has nothing to do with plugins
 	do      func(ctx context.Context, c *call) (any, error)
 }
 
@@ -31,7 +32,7 @@ type route struct {
 type call struct {
 	*http.Request
 	body    *body
-	plugins *gitplugins.Plugins
+	plugins *gitplugins.Plugins // nil of a bare route
 }
 
 // Failure is an error with the status that it is answered with.
@@ -128,17 +129,20 @@ func (s *Server) serve(r route) http.HandlerFunc {
 				return
 			}
 		}
-		p, done, err := s.o.Open(ctx)
-		if err != nil {
-			answerError(ctx, w, &Failure{http.StatusInternalServerError, "configuration", err.Error(), err})
-			return
-		}
-		defer func() {
-			if err := done(ctx); err != nil {
-				s.o.Log.Warn("close the workspace", "error", err)
+		c := &call{req.WithContext(ctx), b, nil}
+		if !r.bare {
+			p, done, err := s.o.Open(ctx)
+			if err != nil {
+				answerError(ctx, w, &Failure{http.StatusInternalServerError, "configuration", err.Error(), err})
+				return
 			}
-		}()
-		c := &call{req.WithContext(ctx), b, p}
+			defer func() {
+				if err := done(ctx); err != nil {
+					s.o.Log.Warn("close the workspace", "error", err)
+				}
+			}()
+			c.plugins = p
+		}
 		out, err := r.do(ctx, c)
 		if err != nil {
 			answerError(ctx, w, err)

@@ -168,6 +168,9 @@ func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, sides 
 	if p.Key == frontendKey {
 		w.spec.Aliases = []string{fileName(p.Name) + "-website-backend"}
 	}
+	if p.Computer != nil {
+		w.spec.Labels = tellOf(w.spec.Labels, r, p.Name, s.port)
+	}
 	if s.Box, err = m.boxes.Create(ctx, Request{Run: r.Run, Step: r.Step, Attempt: r.Attempt, Name: s.boxName, Provider: w.provider, Spec: w.spec}); err != nil {
 		return nil, step.Infra(err)
 	}
