@@ -45,6 +45,7 @@ func left(t *testing.T, dir string) string {
 
 // Row 96: a failure at any step leaves no folder, and the name is free.
 func TestRow96NothingIsLeft(t *testing.T) {
+	t.Parallel()
 	m, dir := maker(t)
 	boom := errors.New("boom")
 	for name, c := range map[string]struct {
@@ -86,6 +87,7 @@ func TestRow96NothingIsLeft(t *testing.T) {
 
 // TestKilledCreation: what a creation that was killed left is found and ended, on either side of its one rename.
 func TestKilledCreation(t *testing.T) {
+	t.Parallel()
 	m, dir := maker(t)
 	root := filepath.Join(dir, "desk")
 	o := Order{Name: "desk", Root: root}
@@ -139,6 +141,7 @@ func TestKilledCreation(t *testing.T) {
 }
 
 func TestCheckName(t *testing.T) {
+	t.Parallel()
 	for name, good := range map[string]bool{"a": true, "A-b_9": true, "": false, "-x": false, "a b": false, "../x": false, "host": false, "HOST": false, "a\n": false, strings.Repeat("x", 65): false} {
 		if err := CheckName(name); (err == nil) != good {
 			t.Errorf("%q: %v", name, err)
@@ -148,6 +151,7 @@ func TestCheckName(t *testing.T) {
 
 // Row 95: when what follows the seeding fails, lock, settings and secrets are as they were, byte for byte.
 func TestRow95Undo(t *testing.T) {
+	t.Parallel()
 	m, dir := maker(t)
 	w, err := m.Create(t.Context(), Order{Name: "desk", Root: filepath.Join(dir, "desk")})
 	if err != nil {
@@ -196,6 +200,7 @@ func TestRow95Undo(t *testing.T) {
 
 // Row 100: each required input without an answer is told by its label; a boolean holds nobody up.
 func TestRow100Gate(t *testing.T) {
+	t.Parallel()
 	p := parsePack(t, `
 id: d
 plugins: []
@@ -221,6 +226,7 @@ config_inputs:
 
 // TestProject: a folder that an answer names is registered once, with its GitHub name where it has one.
 func TestProject(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "site")
 	if err := os.MkdirAll(filepath.Join(dir, ".git"), 0o755); err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 // Row 99: a bundle that doesn't arrive in time makes no workspace, and what git had started is gone.
 func TestRow99Hanging(t *testing.T) {
+	t.Parallel()
 	m, dir := maker(t)
 	bin, mark := filepath.Join(dir, "bin"), filepath.Join(dir, "pids")
 	if err := os.MkdirAll(bin, 0o755); err != nil {

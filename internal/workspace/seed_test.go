@@ -60,6 +60,7 @@ config:
 
 // Row 81: absent keys are filled in, leaf by leaf; what is there stays, whatever it is; lists are never merged.
 func TestRow81Overlay(t *testing.T) {
+	t.Parallel()
 	f := Files{Config: []byte("[git_plugins.config.board]\nopen = false\nlimit = 0\nnames = []\ncolumns.todo = 7\n")}
 	out := apply(t, seeding(t, desk), f)
 	tree, l := doc.ParseTOML("c.toml", out.Config)
@@ -89,6 +90,7 @@ func TestRow81Overlay(t *testing.T) {
 
 // Row 82: a value that the operator gave as a secret, or elsewhere than in the file, counts.
 func TestRow82OtherLayers(t *testing.T) {
+	t.Parallel()
 	s := seeding(t, "id: desk\nplugins: [{id: board, url: \"https://example.org/o/board\"}]\nconfig: {board: {user: x, port: 1, own: 2}}\n")
 	s.Set = func(path []string) bool { return dotted(path) == "git_plugins.config.board.port" }
 	out := apply(t, s, Files{Secrets: []byte("[plugins.board]\nuser = 'me'\n")})
@@ -99,6 +101,7 @@ func TestRow82OtherLayers(t *testing.T) {
 
 // Row 83: where a section is a scalar or null, nothing is changed, and a warning says so.
 func TestRow83Scalar(t *testing.T) {
+	t.Parallel()
 	for name, src := range map[string]string{"c.toml": "[git_plugins.config]\nboard = 5\nweb = 'x'\n", "c.yaml": "git_plugins:\n  config: {board: null, web: x}\n"} {
 		s := seeding(t, desk+"config_inputs: [{key: board.repo, label: Repo}]\n")
 		s.Answers.Values["board.repo"] = "r"
@@ -114,6 +117,7 @@ func TestRow83Scalar(t *testing.T) {
 
 // Row 84: comments and order stay, in TOML and in YAML.
 func TestRow84CommentsStay(t *testing.T) {
+	t.Parallel()
 	for name, src := range map[string]string{
 		"c.toml": "# mine\n[git_plugins.config.web] # web\npanel = \"half\" # kept\n\n# boards\n[git_plugins.config.board]\nopen = false   # no\n",
 		"c.yaml": "# mine\ngit_plugins:\n  # sections\n  config:\n    web:\n      panel: half # kept\n    board:\n      open: false   # no\n",
@@ -145,6 +149,7 @@ mcp:
 
 // Row 85: servers are filled in from answers for them, answers for all, granted variables, defaults; one that lacks what it requires is off.
 func TestRow85Servers(t *testing.T) {
+	t.Parallel()
 	out := apply(t, seeding(t, servers), Files{Config: []byte("[[mcp.servers]]\nname = 'plain'\ncommand = 'mine'\n")})
 	tree, _ := doc.ParseTOML("c.toml", out.Config)
 	list := tree.Root().Get("mcp").Get("servers")
@@ -184,6 +189,7 @@ func TestRow85Servers(t *testing.T) {
 
 // Row 86: what the operator took away doesn't come back with the next installation.
 func TestRow86Deleted(t *testing.T) {
+	t.Parallel()
 	s := seeding(t, desk+servers[strings.Index(servers, "mcp:"):])
 	first := apply(t, s, Files{})
 	s.Earlier = first.Rows
@@ -199,6 +205,7 @@ func TestRow86Deleted(t *testing.T) {
 
 // Row 87: declared secrets alone are written; what else is in the file stays.
 func TestRow87Secrets(t *testing.T) {
+	t.Parallel()
 	s := seeding(t, "id: desk\nplugins: []\nsecrets: [{key: token, label: Token}, {key: other, required: true}]\n")
 	s.Answers.Secrets = map[string]string{"token": " v1 ", "other": "  ", "PATH": "x"}
 	s.Env = func(string) (string, bool) { t.Error("the environment is read"); return "", false }
@@ -216,6 +223,7 @@ func TestRow87Secrets(t *testing.T) {
 
 // Row 78 and its like: what a bundle says never fetches anything of the operator's.
 func TestRow78References(t *testing.T) {
+	t.Parallel()
 	s := seeding(t, `
 id: desk
 plugins: [{id: board, url: "https://example.org/o/board"}]
@@ -240,6 +248,7 @@ mcp:
 
 // Row 79: what is off stays off; ids that nobody installed are told.
 func TestRow79Disabled(t *testing.T) {
+	t.Parallel()
 	s := seeding(t, "id: desk\nplugins: [{id: board, url: \"https://example.org/o/board\"}]\nenabled: [board, web, ghost]\n")
 	s.Known = append(s.Known, "web")
 	out := apply(t, s, Files{Config: []byte("[git_plugins]\nenabled = [\"own\"] # mine\ndisabled = [\"web\"]\n")})
@@ -252,6 +261,7 @@ func TestRow79Disabled(t *testing.T) {
 
 // Row 75's second half and rule R6: only sections of members are set.
 func TestRow76ForeignSections(t *testing.T) {
+	t.Parallel()
 	out := apply(t, seeding(t, "id: desk\nplugins: []\nconfig: {board: {a: 1}}\n"), Files{Config: []byte("[model]\n")})
 	if string(out.Config) != "[model]\n" {
 		t.Errorf("config:\n%s", out.Config)

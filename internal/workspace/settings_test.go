@@ -43,6 +43,7 @@ func edited(t *testing.T, f folder.Folder, change func(*Settings) error) (config
 
 // TestPurgeBundle is row 91: what a bundle gave goes, what was edited since or was the operator's stays.
 func TestPurgeBundle(t *testing.T) {
+	t.Parallel()
 	f := editable(t, `# mine
 [mcp]
 enabled = true
@@ -93,6 +94,7 @@ headers-X = "h"
 
 // TestPurgeKeepsCoreSections is row 14: a plugin whose id is a section of the program's has no settings there.
 func TestPurgeKeepsCoreSections(t *testing.T) {
+	t.Parallel()
 	const text = "[model]\ndefault = \"x\"\n"
 	f := editable(t, text, text)
 	config, secrets, err := edited(t, f, func(s *Settings) error {
@@ -109,6 +111,7 @@ func TestPurgeKeepsCoreSections(t *testing.T) {
 
 // TestEditSettingsRefuses: a file that can't be read is told without what is in it, and nothing changes.
 func TestEditSettingsRefuses(t *testing.T) {
+	t.Parallel()
 	f := editable(t, "a = 1\n", "token = \"hunter2\nx\n")
 	config, _, err := edited(t, f, func(s *Settings) error { _, err := s.Enable("board"); return err })
 	if err == nil || strings.Contains(err.Error(), "hunter2") || config != "a = 1\n" {

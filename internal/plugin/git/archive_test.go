@@ -60,6 +60,7 @@ func (h *hub) options(t *testing.T) func(*Options) {
 
 // Rows 19, 21, 34, 47: an archive holds the same bytes as git's way, and only github.com is asked for one.
 func TestArchive(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "arc", "bin/x", "#!/bin/sh\n", "a/b/c.txt", "1\r\n", "a.txt", "2", "a-b/z", "3")
 	h := &hub{commit: r.InWork("rev-parse", "HEAD"), tree: r.InWork("rev-parse", "HEAD^{tree}")}
 	out := r.Path("out.tgz")
@@ -100,6 +101,7 @@ func TestArchive(t *testing.T) {
 
 // Rows 41, 42, 43: members of an archive that would leave it, or be no files, refuse the install.
 func TestHostileArchive(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		add  func(w *tar.Writer)
 		want string

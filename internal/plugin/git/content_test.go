@@ -91,6 +91,7 @@ func TestRefusedContent(t *testing.T) {
 
 // Row 43: what is downloaded is bounded too.
 func TestPackedLimit(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "p")
 	noise := make([]byte, 600<<10)
 	for i, x := 0, uint32(1); i < len(noise); i++ {
@@ -106,6 +107,7 @@ func TestPackedLimit(t *testing.T) {
 
 // Rows 44, 45, 112: submodules and pointers are left as they are, and told; hooks and filters have no say; folders may be called anything.
 func TestOddContent(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "p", ".gitattributes", "*.bin filter=evil\n", "x.bin", "raw", "lfs.bin", pointerHead+"v1\noid sha256:0\n", ".gitmodules", "[submodule \"m\"]\n\tpath = m\n\turl = https://example.com/m\n")
 	r.InWork("update-index", "--add", "--cacheinfo", "160000,"+sha+",m")
 	r.InWork("commit", "-q", "-m", "x")
@@ -153,6 +155,7 @@ func TestOddContent(t *testing.T) {
 
 // Row 18: what git is started with, seen by a git that notes it.
 func TestGitCommandLine(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "p")
 	dir := t.TempDir()
 	log := filepath.Join(dir, "log")
@@ -215,6 +218,7 @@ func TestGitCommandLine(t *testing.T) {
 
 // Rows 38, 40, 72, 73, 74: whose id it is.
 func TestIdentity(t *testing.T) {
+	t.Parallel()
 	a, b := gittest.Plugin(t, "same"), gittest.Plugin(t, "same", "other", "x")
 	builtin := gittest.Plugin(t, "delegates")
 	bundle := gittest.New(t, "b")
@@ -259,6 +263,7 @@ func TestIdentity(t *testing.T) {
 
 // Row 11: a plugin that needs a newer program is told of when it is installed.
 func TestMinVersion(t *testing.T) {
+	t.Parallel()
 	r := gittest.New(t, "m")
 	r.Commit(PluginFile, "id: m\nname: M\nmin_agentenv_version: '0.10'\n")
 	s := newStore(t)
@@ -277,6 +282,7 @@ func TestMinVersion(t *testing.T) {
 
 // Rows 54, 58, 59, 60: what sync and verify do with each state; the lock's own texts are checked again.
 func TestSync(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "one")
 	other := gittest.Plugin(t, "two", "x", "y")
 	gone := gittest.Plugin(t, "three")
@@ -353,6 +359,7 @@ func spoil(t *testing.T, s *Store, sum string) {
 
 // Rows 51, 52, 56: a lock that can't be used, or not be written, is refused before anything is fetched.
 func TestLockGuards(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	path := s.Folder().Path(folder.Lock)
 	for _, src := range []string{"{", `{"version": 9}`} {
@@ -381,6 +388,7 @@ func TestLockGuards(t *testing.T) {
 
 // Rows 108, 109: twelve installs at once lose no row, and installs of one plugin agree.
 func TestConcurrent(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	var repos []*gittest.Repo
 	for i := range 6 {
@@ -416,6 +424,7 @@ func TestConcurrent(t *testing.T) {
 
 // Rows 107, 111: what a killed install left is swept by the next one, and what one under way holds isn't.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	live, err := s.stage(t.Context())
 	if err != nil {
@@ -438,6 +447,7 @@ func TestSweep(t *testing.T) {
 
 // Prune keeps what any workspace's lock names.
 func TestPrune(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "one")
 	s := newStore(t)
 	second := newStore(t, func(o *Options) { o.Dir = s.o.Dir })
@@ -462,6 +472,7 @@ func TestPrune(t *testing.T) {
 
 // Row 113: a server that hangs is given up in time, with all of git's processes.
 func TestTimeout(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "web")
 	server := gittest.Serve(t, r)
 	stop := make(chan struct{})

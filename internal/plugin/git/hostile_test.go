@@ -53,6 +53,7 @@ func bombed(t *testing.T, depth int, leaf bool) *gittest.Repo {
 
 // Row 43: a few trees that list 10^9 files, or folders without any, are refused at once.
 func TestTreesThatListWithoutEnd(t *testing.T) {
+	t.Parallel()
 	for _, leaf := range []bool{false, true} {
 		bomb := bombed(t, 9, leaf)
 		begin := time.Now()
@@ -167,6 +168,7 @@ func TestServersThatSendWithoutEnd(t *testing.T) {
 
 // Row 33: a server that sends git elsewhere and answers nothing more is given up.
 func TestRedirectThatHangs(t *testing.T) {
+	t.Parallel()
 	stop := make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !strings.HasPrefix(r.UserAgent(), "git/") {
@@ -190,6 +192,7 @@ func TestRedirectThatHangs(t *testing.T) {
 
 // Git's last words don't say what is wrong with an object, its first ones do.
 func TestRefusedObjectIsNamed(t *testing.T) {
+	t.Parallel()
 	const said = "error: object 9bc26ffb0934a4ffa1319d516ea88edbdf28b885: gitmodulesPath: disallowed submodule path: -x\nfatal: fsck error in packed object\nfatal: fetch-pack: invalid index-pack output\n"
 	if got := NewFetcher(FetchOptions{Env: os.LookupEnv}).explain(said); got != "git refuses what it holds: gitmodulesPath: disallowed submodule path: -x" {
 		t.Error(got)

@@ -158,6 +158,7 @@ func staged(t *testing.T, s *Store) []string {
 
 // Rows 35, 39, 47.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "one", "bin/run", "#!/bin/sh\n", "crlf.txt", "a\r\nb\n", ".gitattributes", "* text eol=crlf\n*.txt filter=lfs ident\n", "id.txt", "$Id$\n")
 	first := r.InWork("rev-parse", "HEAD")
 	s := newStore(t)
@@ -188,6 +189,7 @@ func TestInstall(t *testing.T) {
 
 // Rows 27, 28, 29: what refs mean.
 func TestRefs(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "refs")
 	first := r.InWork("rev-parse", "HEAD")
 	r.InWork("tag", "light")
@@ -224,6 +226,7 @@ func TestRefs(t *testing.T) {
 
 // Row 30.
 func TestUnreachable(t *testing.T) {
+	t.Parallel()
 	s := newStore(t)
 	empty := gittest.New(t, "empty")
 	for url, want := range map[string]string{
@@ -241,6 +244,7 @@ func TestUnreachable(t *testing.T) {
 
 // Rows 31, and http as a transport.
 func TestHTTP(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "web")
 	server := gittest.Serve(t, r)
 	s := newStore(t)

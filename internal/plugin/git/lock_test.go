@@ -11,6 +11,7 @@ const sha = "0123456789012345678901234567890123456789"
 
 // Row 49.
 func TestLockBytes(t *testing.T) {
+	t.Parallel()
 	l, err := ReadLock("plugins.lock", nil)
 	if err != nil {
 		t.Fatal(err)
@@ -45,6 +46,7 @@ func TestLockBytes(t *testing.T) {
 
 // Rows 50, 53: the peer's first format, an older shape in it, and rows that can't be meant.
 func TestReadLockOld(t *testing.T) {
+	t.Parallel()
 	l, err := ReadLock("plugins.lock", []byte(`{
   "plugins": [
     {"id": "a", "source_url": "https://h/1", "resolved_sha": "x"}, 5, {"name": "no id"}, {"id": "z", "by": 7},
@@ -80,6 +82,7 @@ func TestReadLockOld(t *testing.T) {
 
 // Rows 51, 55, 56.
 func TestReadLockRefuses(t *testing.T) {
+	t.Parallel()
 	for name, src := range map[string]string{
 		"truncated": `{"plugins": [`, "binary": "\x00\xff\xfe", "a list": "[]", "null": "null", "invalid UTF-8": "{\"plugins\": [{\"id\": \"\xff\"}]}",
 		"plugins no list": `{"plugins": {}}`, "newer": `{"version": 3, "plugins": []}`, "version no number": `{"version": "2"}`,

@@ -17,6 +17,7 @@ func tree(files ...string) fstest.MapFS {
 
 // Row 1.
 func TestManifestDefaults(t *testing.T) {
+	t.Parallel()
 	for _, name := range []string{PluginFile, PeerPluginFile} {
 		m, l := ReadManifest(tree(name, "id: a_b\nname: A B\n"))
 		if m == nil || len(l) > 0 {
@@ -30,6 +31,7 @@ func TestManifestDefaults(t *testing.T) {
 
 // Rows 2 to 4.
 func TestManifestRefuses(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct{ src, want string }{
 		"no id":        {"name: x", "agentenv.plugin.yaml:1: id: is missing"},
 		"no name":      {"id: x", "agentenv.plugin.yaml:1: name: is missing"},
@@ -68,6 +70,7 @@ func TestManifestRefuses(t *testing.T) {
 
 // Rows 6, 8, 9, 14, and the other fields.
 func TestManifestFields(t *testing.T) {
+	t.Parallel()
 	m, l := ReadManifest(tree(PeerPluginFile, `
 id: me
 name: Me
@@ -116,6 +119,7 @@ supersedes: ["https://github.com/o/r.git", "nope"]
 
 // Row 36.
 func TestDetect(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		files []string
 		kind  Kind

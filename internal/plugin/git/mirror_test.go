@@ -14,6 +14,7 @@ import (
 
 // Row 114: what a mirror has is installed, synced and resolved without its source, with the same digests, from a folder and over HTTP.
 func TestMirror(t *testing.T) {
+	t.Parallel()
 	a := gittest.Plugin(t, "a", "run.sh", "#!/bin/sh\n", "data/x y/ä", "1")
 	a.InWork("tag", "-a", "-m", "v1", "v1")
 	a.InWork("push", "-q", "origin", "v1")
@@ -77,6 +78,7 @@ func TestMirror(t *testing.T) {
 
 // A mirror that lies, or can't be read, installs nothing.
 func TestBadMirror(t *testing.T) {
+	t.Parallel()
 	a := gittest.Plugin(t, "a")
 	s := newStore(t)
 	mustInstall(t, s, false, Want{URL: a.URL()})

@@ -8,6 +8,7 @@ import (
 
 // TestNewest is rows 61 and 92: which release is newer, and which of those is compatible.
 func TestNewest(t *testing.T) {
+	t.Parallel()
 	refs := map[string]string{}
 	for _, tag := range []string{"v0.0.3", "v0.0.4", "v0.7.0", "v0.7.9", "v0.8.0", "v1.2.0", "1.9.0", "v1.10.0-rc1", "v2.0.0", "v10.0.0", "nightly", "v3", "v99.0.0.1"} {
 		refs["refs/tags/"+tag] = "c"

@@ -16,6 +16,7 @@ import (
 
 // Row 65: where somebody put a link in place of a plugin's files, the link goes, and what it leads to stays.
 func TestLinkedTree(t *testing.T) {
+	t.Parallel()
 	r := gittest.Plugin(t, "p")
 	s := newStore(t)
 	mustInstall(t, s, false, Want{URL: r.URL()})
@@ -70,6 +71,7 @@ func TestLinkedTree(t *testing.T) {
 
 // Row 112: a clock that jumps back, no HOME, a umask that gives nobody anything, and folders with blanks and other letters change nothing.
 func TestOddMachine(t *testing.T) {
+	t.Parallel()
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
 	r := gittest.Plugin(t, "p", "bin/run", "#!/bin/sh\n")
@@ -122,6 +124,7 @@ func installed(t *testing.T, r *gittest.Repo) *Store {
 // Row 115: digests and locks say nothing of the machine. The digest is of paths, modes, sizes and contents alone: this one, worked out from its
 // definition elsewhere, is the same wherever the test runs, and so are the lock's bytes.
 func TestSameEverywhere(t *testing.T) {
+	t.Parallel()
 	r := gittest.New(t, "p")
 	commit := r.Commit("agentenv.plugin.yaml", "id: p\nname: P\n", "bin/run", "#!/bin/sh\n", "ü/b", "crlf\r\n", "ü/a", "")
 	s := newStore(t, func(o *Options) { o.Now = func() time.Time { return time.Unix(1_800_000_000, 1000).UTC() } })
@@ -154,6 +157,7 @@ func TestSameEverywhere(t *testing.T) {
 
 // Rows 108, 109: installs, removals, updates and syncs of the same plugins at once end in a lock whose rows are all whole.
 func TestAllAtOnce(t *testing.T) {
+	t.Parallel()
 	a, b := gittest.Plugin(t, "a"), gittest.Plugin(t, "b")
 	s := newStore(t)
 	mustInstall(t, s, false, Want{URL: a.URL()}, Want{URL: b.URL()})

@@ -7,6 +7,7 @@ import (
 
 // Row 16, 17, 20, 22, 24.
 func TestParseSource(t *testing.T) {
+	t.Parallel()
 	good := []struct{ text, want, key string }{
 		{"https://github.com/org/repo", "https://github.com/org/repo", "github.com/org/repo"},
 		{"https://GitHub.com:443/Org/Repo.git/", "https://github.com/Org/Repo.git", "github.com/Org/Repo"},
@@ -57,6 +58,7 @@ func TestParseSource(t *testing.T) {
 
 // Row 25.
 func TestCheckRef(t *testing.T) {
+	t.Parallel()
 	for _, ref := range []string{"", "main", "release/1.2", "v1.0.0", "feature_x", strings.Repeat("a", 40)} {
 		if err := CheckRef(ref); err != nil {
 			t.Errorf("%q: %v", ref, err)
@@ -71,6 +73,7 @@ func TestCheckRef(t *testing.T) {
 
 // Rows 19, 23, 32, 33.
 func TestPolicy(t *testing.T) {
+	t.Parallel()
 	cases := []struct {
 		pattern, url string
 		want         bool
