@@ -229,23 +229,3 @@ func (p *Plugins) BumpPins(ctx context.Context, dir string, dry bool) ([]Pin, er
 	}
 	return out, atomicfile.WriteBytes(file, fi.Mode().Perm(), src)
 }
-
-// Scaffold writes the files of a new plugin or plugin bundle into a folder that isn't there yet.
-func (p *Plugins) Scaffold(dir string, files map[string]string) error {
-	dir = p.abs(dir)
-	if err := os.Mkdir(dir, 0o755); errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s is there already; choose another name or --dir", dir)
-	} else if err != nil {
-		return err
-	}
-	for name, text := range files {
-		file := filepath.Join(dir, filepath.FromSlash(name))
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			return errors.Join(err, os.RemoveAll(dir))
-		}
-		if err := atomicfile.CreateBytes(file, 0o644, []byte(text)); err != nil {
-			return errors.Join(err, os.RemoveAll(dir))
-		}
-	}
-	return nil
-}

@@ -2,15 +2,12 @@ package plugin
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/gitplugins"
-	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/plugin/pack"
 	"agentenv.internal/agentenv/internal/term"
 )
@@ -246,89 +243,4 @@ func bump(ctx context.Context, p *verb.Program, dir string, dry, asJSON bool) er
 		err = verb.Exit(verb.Refused)
 	}
 	return err
-}
-
-func newNew(p *verb.Program) *cobra.Command {
-	var summary, dir string
-	var asJSON *bool
-	cmd := &cobra.Command{
-		Use:   "new NAME",
-		Short: "Begin a git plugin in a new folder",
-		Long: "Writes a folder with " + git.PluginFile + `, a skill to begin with and a README. The id is the name in lower-case letters, digits and dashes. The folder is a git plugin
-once it is a git repository with a commit.`,
-		Example: "  agent-env plugin new board --summary 'Keeps a board'",
-		Args:    verb.Args("NAME"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			files, id, err := pack.NewPlugin(args[0], summary)
-			if err != nil {
-				return err
-			}
-			return scaffold(p, dir, id, files, *asJSON)
-		},
-	}
-	cmd.Flags().StringVar(&summary, "summary", "", "one line of what it does")
-	cmd.Flags().StringVar(&dir, "dir", "", "the new `FOLDER` where it isn't ./ID")
-	asJSON = verb.JSONFlag(cmd, "print one JSON object")
-	return cmd
-}
-
-func newNewBundle(p *verb.Program) *cobra.Command {
-	var summary, dir string
-	var members, builtins []string
-	var asJSON *bool
-	cmd := &cobra.Command{
-		Use:     "new-bundle NAME",
-		Short:   "Begin a plugin bundle in a new folder",
-		Long:    "Writes a folder with " + git.BundleFile + ". The id is the name in lower-case letters, digits and dashes. Without members it has a line to replace.",
-		Example: "  agent-env plugin new-bundle desk --member board=https://github.com/acme/board-plugin@v1.2.0 --builtin delegates",
-		Args:    verb.Args("NAME"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			var list []pack.Member
-			for _, id := range builtins {
-				list = append(list, pack.Member{ID: id, Builtin: true})
-			}
-			for _, text := range members {
-				m, err := pack.ReadMember(text)
-				if err != nil {
-					return err
-				}
-				list = append(list, m)
-			}
-			files, id, err := pack.NewBundle(args[0], summary, list)
-			if err != nil {
-				return err
-			}
-			return scaffold(p, dir, id, files, *asJSON)
-		},
-	}
-	f := cmd.Flags()
-	f.StringVar(&summary, "summary", "", "one line of what it is for")
-	f.StringVar(&dir, "dir", "", "the new `FOLDER` where it isn't ./ID")
-	f.StringArrayVar(&members, "member", nil, "a plugin, as `ID=URL` or ID=URL@REF; repeatable")
-	f.StringArrayVar(&builtins, "builtin", nil, "the `ID` of a plugin that comes with agent-env; repeatable")
-	asJSON = verb.JSONFlag(cmd, "print one JSON object")
-	return cmd
-}
-
-func scaffold(p *verb.Program, dir, id string, files map[string]string, asJSON bool) error {
-	a, err := p.App()
-	if err != nil {
-		return err
-	}
-	if dir == "" {
-		dir = id
-	}
-	if err := a.Git().Scaffold(dir, files); err != nil {
-		return err
-	}
-	if asJSON {
-		return p.Streams.JSON(struct {
-			verb.Format
-			ID    string   `json:"id"`
-			Dir   string   `json:"dir"`
-			Files []string `json:"files"`
-		}{verb.V1(), id, dir, slices.Sorted(maps.Keys(files))})
-	}
-	p.Streams.Printf("Wrote %s\n", term.Clean(dir))
-	return nil
 }

@@ -38,8 +38,17 @@ func lines(name, summary string) (_, _ string, err error) {
 	return name, strings.TrimSpace(summary), nil
 }
 
-// NewPlugin is the files of a new git plugin, by their names, and its id. It brings a skill to begin with.
-func NewPlugin(name, summary string) (files map[string]string, id string, err error) {
+// Parts are what a new git plugin begins with.
+type Parts struct {
+	Skill    bool // what its agent knows how to do
+	View     bool // a page
+	Workflow bool
+	Comms    bool // an MCP server through which its agent writes to people and reads what they say
+	Tests    bool // a script that looks at the plugin as an install does
+}
+
+// NewPlugin is the files of a new git plugin, by their names, and its id. It brings a skill where no other part is asked for.
+func NewPlugin(name, summary string, parts Parts) (files map[string]string, id string, err error) {
 	if name, summary, err = lines(name, summary); err != nil {
 		return nil, "", err
 	}
@@ -53,8 +62,11 @@ func NewPlugin(name, summary string) (files map[string]string, id string, err er
 	if summary == "" {
 		summary = "What " + name + " is good for."
 	}
-	files = map[string]string{
-		git.PluginFile: fmt.Sprintf(`id: %s
+	if !parts.View && !parts.Workflow && !parts.Comms {
+		parts.Skill = true
+	}
+	var manifest, readme strings.Builder
+	fmt.Fprintf(&manifest, `id: %s
 name: %s
 version: 0.1.0
 description: %s
@@ -62,13 +74,120 @@ description: %s
 # requires_env: []       # variables without which it can't be used
 # config: {}             # defaults of its settings
 # secrets: []            # keys of config that are secret
-`, quoted(id), quoted(name), quoted(summary), id),
-		"skills/" + id + "/SKILL.md": fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\nSay here, step by step, what an agent is to do.\n", quoted(id), quoted(summary)),
-		"README.md": fmt.Sprintf("# %s\n\n%s\n\nInstall it with `agent-env plugin install URL`, and turn it on with `agent-env plugin enable %s`.\n",
-			name, summary, id),
+`, quoted(id), quoted(name), quoted(summary), id)
+	fmt.Fprintf(&readme, "# %s\n\n%s\n\nInstall it with `agent-env plugin install URL`, and turn it on with `agent-env plugin enable %s`.\n", name, summary, id)
+	files = map[string]string{}
+	if parts.Skill {
+		files["skills/"+id+"/SKILL.md"] = fmt.Sprintf("---\nname: %s\ndescription: %s\n---\n\nSay here, step by step, what an agent is to do.\n", quoted(id), quoted(summary))
 	}
+	if parts.View {
+		page := "views/" + id + ".html"
+		fmt.Fprintf(&manifest, "views:\n  - { id: %s, label: %s, path: %s }\n", quoted(id), quoted(name), quoted("/plugins/"+id+"/"+page))
+		files[page] = fmt.Sprintf("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>%s</title>\n<h1>%s</h1>\n<p>%s</p>\n</html>\n", markup(name), markup(name), markup(summary))
+	}
+	if parts.Workflow {
+		files["workflows/"+id+".yaml"] = fmt.Sprintf("name: %s\ndescription: %s\nsteps:\n  - { id: look, prompt: Say here what is to be found out first. }\n  - { id: act, prompt: Say here what is to be done with it., depends_on: [look] }\n",
+			quoted(id), quoted(summary))
+	}
+	if parts.Comms {
+		fmt.Fprintf(&manifest, `mcp:
+  - template: { name: %s, transport: stdio, command: ./bin/%s, env: { MESSAGES: "${messages}" } }
+    inputs: [{ key: messages, label: File of its messages, required: true }]
+`, quoted(id), id)
+		files["bin/"+id] = commsServer
+		fmt.Fprintf(&readme, "\nIts agent writes to people with the tool `send` and reads their words with `read`, both kept in a file, one JSON object a line. Name it in the workspace's\n"+
+			"configuration; `bin/%s` is where your service takes its place:\n\n```toml\n[git_plugins.config.%s]\nmessages = \"/path/to/messages.jsonl\"\n```\n", id, id)
+	}
+	if parts.Tests {
+		files["tests/check.sh"] = testScript(id, parts)
+		readme.WriteString("\n`tests/check.sh` looks at the last commit as an install does.\n")
+	}
+	files[git.PluginFile], files["README.md"] = manifest.String(), readme.String()
 	return files, id, nil
 }
+
+// markup is a text as HTML shows it.
+func markup(text string) string {
+	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text)
+}
+
+func testScript(id string, parts Parts) string {
+	out := `#!/bin/sh
+# Looks at the last commit as an install does.
+set -eu
+cd "$(dirname "$0")/.."
+agent-env plugin peek "$PWD"
+`
+	if parts.Comms {
+		out += `file=$(mktemp)
+trap 'rm -f "$file"' EXIT
+printf '%s\n' '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send","arguments":{"text":"hello"}}}' | MESSAGES=$file bin/` + id + ` > /dev/null
+grep -q hello "$file"
+`
+	}
+	return out + "echo ok\n"
+}
+
+// commsServer is an MCP server, of Python's standard library alone, whose messages are lines of a file.
+const commsServer = `#!/usr/bin/env python3
+"""An MCP server on stdin and stdout: its agent sends messages to people, and reads theirs.
+
+Messages are lines of the file that MESSAGES names. Let send and read talk to your service instead.
+"""
+import json
+import os
+import sys
+
+FILE = os.environ["MESSAGES"]
+TEXT = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+TOOLS = [
+    {"name": "send", "description": "Send a message to people.", "inputSchema": TEXT},
+    {"name": "read", "description": "Read all messages, oldest first.", "inputSchema": {"type": "object", "properties": {}}},
+]
+
+
+def send(text):
+    with open(FILE, "a", encoding="utf-8") as f:
+        f.write(json.dumps({"from": "agent", "text": text}) + "\n")
+    return "sent"
+
+
+def read():
+    if not os.path.exists(FILE):
+        return ""
+    with open(FILE, encoding="utf-8") as f:
+        return f.read()
+
+
+def answer(method, params):
+    if method == "initialize":
+        return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "comms", "version": "0.1.0"}}
+    if method == "tools/list":
+        return {"tools": TOOLS}
+    if method == "tools/call":
+        arguments = params.get("arguments") or {}
+        try:
+            text = send(arguments["text"]) if params["name"] == "send" else read()
+        except (KeyError, OSError) as e:
+            return {"content": [{"type": "text", "text": str(e)}], "isError": True}
+        return {"content": [{"type": "text", "text": text}]}
+    if method == "ping":
+        return {}
+    return None
+
+
+for line in sys.stdin:
+    request = json.loads(line)
+    if "id" not in request:
+        continue
+    result = answer(request["method"], request.get("params") or {})
+    reply = {"jsonrpc": "2.0", "id": request["id"]}
+    if result is None:
+        reply["error"] = {"code": -32601, "message": "there is no such method"}
+    else:
+        reply["result"] = result
+    print(json.dumps(reply), flush=True)
+`
 
 // ReadMember reads a member as people write it: ID=URL or ID=URL@REF.
 func ReadMember(text string) (Member, error) {

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/plugin/git"
 )
 
@@ -40,11 +41,13 @@ func TestReadMember(t *testing.T) {
 
 // FuzzNewPlugin: what is written for any name and summary is read back as it was said.
 func FuzzNewPlugin(f *testing.F) {
-	f.Add("My Desk!", "says: \"hi\" # no comment")
-	f.Add("x", "a\nb\t\x00\u2028é")
-	f.Add("---", "")
-	f.Fuzz(func(t *testing.T, name, summary string) {
-		files, id, err := NewPlugin(name, summary)
+	f.Add("My Desk!", "says: \"hi\" # no comment", uint8(0))
+	f.Add("x", "a\nb\t\x00\u2028é", uint8(31))
+	f.Add("<b>x</b>", "<script>", uint8(31))
+	f.Add("---", "", uint8(8))
+	f.Fuzz(func(t *testing.T, name, summary string, bits uint8) {
+		parts := Parts{bits&1 > 0, bits&2 > 0, bits&4 > 0, bits&8 > 0, bits&16 > 0}
+		files, id, err := NewPlugin(name, summary, parts)
 		if err != nil {
 			return
 		}
@@ -53,8 +56,19 @@ func FuzzNewPlugin(f *testing.F) {
 			fsys[n] = &fstest.MapFile{Data: []byte(text)}
 		}
 		m, l := git.ReadManifest(fsys)
-		if m == nil || m.ID != id || len(m.Skills) != 1 {
-			t.Errorf("%q, %q: %v\n%s", name, summary, l.Err(), files[git.PluginFile])
+		count := func(b bool) int {
+			if b {
+				return 1
+			}
+			return 0
+		}
+		skill := parts.Skill || !parts.View && !parts.Workflow && !parts.Comms
+		if m == nil || m.ID != id || len(l) > 0 || len(m.Skills) != count(skill) || len(m.Views) != count(parts.View) || len(m.Workflows) != count(parts.Workflow) || m.MCP.Len() != count(parts.Comms) {
+			t.Fatalf("%q, %q, %+v: %v\n%s", name, summary, parts, l.Err(), files[git.PluginFile])
+		}
+		var faults diag.List
+		if Servers(m.MCP, "mcp", &faults); len(faults) > 0 {
+			t.Errorf("%v\n%s", faults.Err(), files[git.PluginFile])
 		}
 		files, id, err = NewBundle(name, summary, []Member{{ID: "board", URL: "/srv/board", Ref: "v1"}})
 		if err != nil {
