@@ -1,10 +1,7 @@
 package cli_test
 
 import (
-	"os"
-	"path/filepath"
-	"regexp"
-	"strings"
+	"strconv"
 	"testing"
 )
 
@@ -37,50 +34,14 @@ var gitRows = [...]string{
 	115: "TestSameEverywhere", // one machine runs it: digest and bytes are compared with constants
 }
 
-var (
-	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(`)
-	script   = regexp.MustCompile(`^[a-z0-9_]+$`)
-)
-
 // TestGitRows: every row is held by a test that is there, or says why not.
 func TestGitRows(t *testing.T) {
 	if len(gitRows) != 116 || gitRows[0] != "" {
 		t.Fatalf("there are %d rows", len(gitRows)-1)
 	}
-	there := map[string]bool{}
-	for _, dir := range []string{"plugin", "gitplugins", "workspace", "console", "app", "agent/mcp", "cli"} {
-		err := filepath.WalkDir(filepath.Join("..", filepath.FromSlash(dir)), func(path string, e os.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return err
-			}
-			if name, ok := strings.CutSuffix(e.Name(), ".txtar"); ok {
-				there[name] = true
-			}
-			if !strings.HasSuffix(path, "_test.go") {
-				return nil
-			}
-			b, err := os.ReadFile(path)
-			for _, m := range testFunc.FindAllSubmatch(b, -1) {
-				there[string(m[1])] = true
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
+	var rows []row
 	for i, text := range gitRows[1:] {
-		why, reason := strings.CutPrefix(text, "- ")
-		switch {
-		case reason && len(why) < 20, text == "":
-			t.Errorf("row %d has no test and no reason", i+1)
-		case reason:
-			continue
-		}
-		for name := range strings.FieldsSeq(text) {
-			if !there[name] || !strings.HasPrefix(name, "Test") && !script.MatchString(name) {
-				t.Errorf("row %d names %s, which isn't there", i+1, name)
-			}
-		}
+		rows = append(rows, row{strconv.Itoa(i + 1), text})
 	}
+	held(t, rows, "internal/plugin", "internal/gitplugins", "internal/workspace", "internal/console", "internal/app", "internal/agent/mcp", "internal/cli")
 }

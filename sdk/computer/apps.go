@@ -86,12 +86,13 @@ func CheckApps(apps []App) error {
 // front is an app as the driver reaches it.
 type front struct {
 	App
+	wait      time.Duration // for the card
 	transport *http.Transport
 	proxy     *httputil.ReverseProxy
 }
 
 func newFront(a App) *front {
-	f := &front{App: a, transport: &http.Transport{
+	f := &front{App: a, wait: appTime, transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", a.Socket)
 		},
@@ -205,7 +206,7 @@ func (c *Computer) appChecks(ctx context.Context) []Check {
 }
 
 func (f *front) card(ctx context.Context) (wire.Card, error) {
-	ctx, cancel := context.WithTimeout(ctx, appTime)
+	ctx, cancel := context.WithTimeout(ctx, f.wait)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://app"+wire.CardPath, nil)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"agentenv.internal/agentenv/sdk/computer"
 	"agentenv.internal/agentenv/sdk/env"
@@ -150,6 +151,78 @@ func TestAppsThatLie(t *testing.T) {
 	_, body = r.ext("/agentenv/ext/computer-ready/status", "")
 	if !strings.Contains(body, `"app:notes","ok":false,"detail":"what answers there is named \"clock\""`) {
 		t.Error(body)
+	}
+}
+
+// TestAppThatHangs: an app that doesn't answer in time is left out, and the others aren't (A27).
+func TestAppThatHangs(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket) // it accepts, and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	notes := appServer(t, "notes")
+	r := serve(t, newDesk(), func(o *computer.Options) {
+		o.Apps = []computer.App{{Name: "hangs", Socket: socket}, {Name: "notes", Socket: notes}}
+	})
+	const wait = 300 * time.Millisecond // not as long as it is in earnest
+	r.on.SetAppTime(wait)
+	began := time.Now()
+	_, body := r.ext("/.well-known/agent-env.json", "")
+	card, err := wire.ParseCard([]byte(body))
+	if took := time.Since(began); err != nil || len(card.Children) != 1 || card.Children[0].Name != "notes" || took < wait || took > 20*time.Second {
+		t.Errorf("%v after %s: %s", err, took, body)
+	}
+}
+
+// TestFrontPasses: what is said to an app and answered goes through as it is, piece by piece, but for headers of one connection (A29).
+func TestFrontPasses(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := make(chan struct{})
+	got := make(chan http.Header, 1)
+	web := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got <- r.Header
+		w.Header().Set("X-Kept", "answered")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = io.WriteString(w, "one")
+		_ = http.NewResponseController(w).Flush()
+		<-next
+		_, _ = io.WriteString(w, r.Method)
+	}))
+	if err := web.Listener.Close(); err != nil {
+		t.Fatal(err)
+	}
+	web.Listener = l
+	web.Start()
+	t.Cleanup(web.Close)
+	r := serve(t, newDesk(), func(o *computer.Options) { o.Apps = []computer.App{{Name: "notes", Socket: socket}} })
+	q, err := http.NewRequestWithContext(t.Context(), "PROPFIND", r.url+"/svc/notes/x", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, v := range map[string]string{"Connection": "X-Hop", "X-Hop": "1", "Proxy-Authorization": "secret", "X-Kept": "asked"} {
+		q.Header.Set(name, v)
+	}
+	resp, err := http.DefaultClient.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	one := make([]byte, 3)
+	if _, err := io.ReadFull(resp.Body, one); err != nil || string(one) != "one" || resp.StatusCode != http.StatusTeapot || resp.Header.Get("X-Kept") != "answered" {
+		t.Errorf("%q %v %d", one, err, resp.StatusCode)
+	}
+	close(next)
+	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != "PROPFIND" {
+		t.Errorf("%q %v", rest, err)
+	}
+	if h := <-got; h.Get("X-Hop") != "" || h.Get("Proxy-Authorization") != "" || h.Get("X-Kept") != "asked" {
+		t.Errorf("the app got %v", h)
 	}
 }
 

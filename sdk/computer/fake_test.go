@@ -161,6 +161,7 @@ type rig struct {
 	desk *desk
 	url  string
 	home string
+	on   *computer.Computer
 	c    *mcp.ClientSession
 }
 
@@ -183,7 +184,7 @@ func serve(t *testing.T, d *desk, change func(*computer.Options), on ...computer
 		t.Fatal(err)
 	}
 	srv := httptest.NewServer(h)
-	r := &rig{t: t, desk: d, url: srv.URL, home: o.Home}
+	r := &rig{t: t, desk: d, url: srv.URL, home: o.Home, on: c}
 	r.c = r.connect("")
 	t.Cleanup(func() {
 		r.c.Close()

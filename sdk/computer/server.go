@@ -29,7 +29,7 @@ type Options struct {
 	Lookup    func(string) (string, bool) // nil: os.LookupEnv
 	EncodePNG func(Image) ([]byte, error) // nil: the standard library's, which is slower; must be exact
 	Identity  func(env.Call) string       // who calls; nil: everybody is one caller
-	Client    *http.Client                // that fetches files of data/add; nil: one that follows redirects to https alone, for at most 60 s
+	Client    *http.Client                // that fetches files of data/add, and reads and writes what grants lead to; nil: one that follows redirects to https alone, for at most 60 s
 	Supports  []Support                   // the platforms that the driver is made for, on the card; nil: this system
 	Platform  *Platform                   // nil: the one this process runs on
 	Skill     *Skill                      // that the computer serves; nil: none
@@ -106,7 +106,7 @@ func New(d Driver, o Options) (*Computer, error) {
 	var errs []error
 	errs = append(errs, c.features.check(), c.configure(o, lookup))
 	c.keys = newKeyNames(c.features.Keys)
-	c.env = env.New(cmp.Or(o.Name, "computer"), env.WithLookup(lookup), env.WithLog(c.log), env.WithToolAccess())
+	c.env = env.New(cmp.Or(o.Name, "computer"), env.WithLookup(lookup), env.WithLog(c.log), env.WithToolAccess(), env.WithHTTPClient(home.Granted(c.client)))
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("put the computer %s together: %w", c.env.Name(), err)
 	}

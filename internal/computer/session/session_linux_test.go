@@ -58,6 +58,30 @@ func TestAgain(t *testing.T) {
 	})
 }
 
+// TestInstallThatFails: an app is installed once in a home, and one whose program fails isn't installed (A7).
+func TestInstallThatFails(t *testing.T) {
+	home := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(home, ".agentenv/apps"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := &desktop{config: Config{Home: home, Environ: os.Environ(), Output: t.Output()}, driver: &process{done: make(chan struct{})}}
+	a := App{Name: "notes", Dir: t.TempDir(), Install: []string{"sh", "-c", `echo "$AGENTENV_APP" >> "$AGENTENV_HOME/ran"; test -e "$HOME/ready"`}}
+	if err := s.install(t.Context(), a); err == nil || err.Error() != "exit status 1" {
+		t.Error(err)
+	}
+	if err := os.WriteFile(filepath.Join(home, "ready"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if err := s.install(t.Context(), a); err != nil {
+			t.Error(err)
+		}
+	}
+	if b, err := os.ReadFile(filepath.Join(home, "ran")); err != nil || string(b) != "notes\nnotes\n" {
+		t.Errorf("%q %v", b, err)
+	}
+}
+
 // TestEnsure: a home that isn't there is made the user's; one that is stays whose it is, unless it is to be given; links aren't followed.
 func TestEnsure(t *testing.T) {
 	if os.Geteuid() != 0 {

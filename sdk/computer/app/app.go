@@ -79,7 +79,7 @@ type Options struct {
 	Log     *slog.Logger                // nil: tells nothing
 	Lookup  func(string) (string, bool) // nil: os.LookupEnv
 	Environ []string                    // of the app; nil: this process's
-	Client  *http.Client                // that fetches parts; nil: one that follows redirects to https alone, for at most 60 s
+	Client  *http.Client                // that fetches parts, and reads and writes what grants lead to; nil: one that follows redirects to https alone, for at most 60 s
 }
 
 // Server is an app that is served. Its methods may be called at the same time.
@@ -216,7 +216,7 @@ func (s *Server) openHome(dir string) error {
 // serveAs puts the environment together that the app is served as.
 func (s *Server) serveAs(lookup func(string) (string, bool)) error {
 	// ENVIRONMENT_NAME is the computer's.
-	s.env = env.New(s.app.Name, env.WithLog(s.log), env.WithLookup(func(name string) (string, bool) {
+	s.env = env.New(s.app.Name, env.WithLog(s.log), env.WithHTTPClient(home.Granted(s.client)), env.WithLookup(func(name string) (string, bool) {
 		if name == wire.NameVariable {
 			return "", false
 		}

@@ -154,6 +154,51 @@ func TestA20(t *testing.T) {
 	r.is("the export", r.tree(), "Notes/a=1")
 }
 
+// TestLaunchTakesATurn: who launches the app while data are loaded waits, and finds it launched again or launches it then (A21).
+func TestLaunchTakesATurn(t *testing.T) {
+	t.Parallel()
+	begun, end := make(chan struct{}), make(chan struct{})
+	a := program("")
+	a.Add = func(context.Context, []*app.Part) error { close(begun); <-end; return nil }
+	r := serve(t, a, nil)
+	done := make(chan error, 2)
+	go func() { r.add(file("Notes/b", "2")); done <- nil }()
+	<-begun
+	go func() { done <- r.s.Launch(t.Context()) }()
+	select {
+	case err := <-done:
+		t.Fatalf("the launch didn't wait: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	if r.status().Running {
+		t.Error("it was launched while data are loaded")
+	}
+	close(end)
+	for range 2 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	if !r.status().Running {
+		t.Error("it wasn't launched")
+	}
+}
+
+// TestBothFail: the app is launched again even if the reset after a failed load fails too (A22).
+func TestBothFail(t *testing.T) {
+	t.Parallel()
+	a := program("")
+	a.Add = func(context.Context, []*app.Part) error { return errors.New("bad data") }
+	a.Reset = func(context.Context) error { return errors.New("no room") }
+	r := serve(t, a, nil)
+	r.post("launch")
+	before := r.status()
+	r.is("a load", r.add(file("Notes/b", "2")), "-32000 add_failed: bad data; the reset after it failed too: no room")
+	if after := r.status(); !after.Running || after.PID == before.PID {
+		t.Errorf("%v, then %v", before, after)
+	}
+}
+
 // TestA26: what ignores SIGTERM is killed; what a launch left after its first process ended counts and is ended; so do jobs with groups of their own.
 func TestA26(t *testing.T) {
 	t.Parallel()

@@ -2,8 +2,12 @@ package app_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -317,6 +321,103 @@ func TestA16(t *testing.T) {
 	r.is("what the hook got", strings.Join(got, " "), `file:anywhere/x:x file::y data::{"z":1} text::t`)
 	r.is("a load", r.add(file("../x", "x")), `-32000 add_failed: parts[0]: "../x": the path must be relative, without empty, . or .. segments`)
 	r.is("the export", r.tree(), "Notes/a=1")
+}
+
+// TestEachHookAlone: a hook replaces one of the three, and the other two stay what they are (A16).
+func TestEachHookAlone(t *testing.T) {
+	t.Parallel()
+	for hook, want := range map[string]string{"add": "{} Notes/a=1 Notes/b=2", "get": "{} =mine", "reset": "{} Notes/a=1 Notes/b=2 Notes/c=3"} {
+		a := notes()
+		called := 0
+		switch hook {
+		case "add":
+			a.Add = func(context.Context, []*app.Part) error { called++; return nil }
+		case "get":
+			a.Get = func(context.Context, *env.Namespace) ([]wire.Part, error) {
+				called++
+				return []wire.Part{wire.TextPart("mine")}, nil
+			}
+		case "reset":
+			a.Reset = func(context.Context) error { called++; return nil }
+		}
+		r := serve(t, a, map[string]string{"Notes/a": "1", "Notes/b": "2"})
+		r.is("a load", r.add(file("Notes/c", "3")), "{}")
+		if _, err := os.Stat(filepath.Join(r.home, "Notes/c")); (err == nil) != (hook != "add") {
+			t.Errorf("%s: a load wrote, or didn't: %v", hook, err)
+		}
+		r.is(hook, r.reset()+" "+r.tree(), want)
+		if called != 1 {
+			t.Errorf("%s: called %d times", hook, called)
+		}
+	}
+}
+
+// TestGrants: what a part's grant leads to is loaded, checked, and an export is uploaded where the caller grants it (A13, A17).
+func TestGrants(t *testing.T) {
+	t.Parallel()
+	var form string
+	web := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/seed":
+			_, _ = w.Write([]byte("granted"))
+		case "/moved":
+			http.Redirect(w, r, "/seed", http.StatusFound)
+		case "/up":
+			f, h, err := r.FormFile("file")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			b, err := io.ReadAll(f)
+			form += fmt.Sprintf("%s %s %s %v;", r.FormValue("key"), h.Filename, b, err)
+			w.WriteHeader(http.StatusNoContent)
+		}
+	}))
+	defer web.Close()
+	home := t.TempDir()
+	s, err := app.Open(t.Context(), notes(), app.Options{Home: home, Client: web.Client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close(context.WithoutCancel(t.Context())) }()
+	h, err := s.Handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t, home, s, httptest.NewServer(h)}
+	defer r.web.Close()
+	sum := sha256.Sum256([]byte("granted"))
+	granted := func(at string, size int, sha string) string {
+		return fmt.Sprintf(`{"kind":"file","file":{"uri":"seed"},"metadata":{"urn:agentenv:data-objects/v1":{"path":"Notes/n.txt","read":{"media_type":"text/plain","max_bytes":1000,"size_bytes":%d,"sha256":%q,"read":{"kind":"http-get","url":%q,"expires_at":"2100-01-01T00:00:00Z"}}}}}`, size, sha, web.URL+at)
+	}
+	good := hex.EncodeToString(sum[:])
+	r.is("a load", r.add(granted("/seed", 7, good)), "{}")
+	r.is("the export", r.tree(), "Notes/n.txt=granted")
+	for name, part := range map[string]string{"another digest": granted("/seed", 7, strings.Repeat("0", 64)), "another size": granted("/seed", 8, good), "a redirect": granted("/moved", 7, good)} {
+		if got := r.add(part); !strings.HasPrefix(got, "-32000 add_failed: parts[0]: Notes/n.txt: ") {
+			t.Errorf("%s: %s", name, got)
+		}
+	}
+	r.is("a load", r.add(file("Notes/a/b.txt", "x")), "{}")
+	got := r.rpc(wire.Get, fmt.Sprintf(`{"write_namespace":{"root_path":"snap","expires_at":"2100-01-01T00:00:00Z","max_objects":9,"max_object_bytes":1000,"max_total_bytes":1000,"write":{"kind":"http-post-policy","url":%q,"fields":{},"path_field":"key","file_field":"file","headers":{}}}}`, web.URL+"/up"))
+	r.is("the export", got, `{"parts":[{"kind":"file","file":{"uri":"Notes/a/b.txt","mimeType":"text/plain","name":"b.txt"},"metadata":{"urn:agentenv:data-objects/v1":{"path":"Notes/a/b.txt"}}}]}`)
+	r.is("the upload", form, "snap/Notes/a/b.txt b.txt x <nil>;")
+}
+
+// TestSocketOfTheSession: the session says where a server listens (A9).
+func TestSocketOfTheSession(t *testing.T) {
+	t.Parallel()
+	at := filepath.Join(t.TempDir(), "given.sock")
+	s, err := app.Open(t.Context(), notes(), app.Options{Home: t.TempDir(), Lookup: func(name string) (string, bool) { return at, name == app.SocketVariable }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Socket() != at {
+		t.Error(s.Socket())
+	}
+	if err := s.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestA17: a part's bytes stand in it, or come from an https address; where they come by a grant, package transfer reads them.

@@ -65,6 +65,7 @@ func TestA21(t *testing.T) {
 		var d diary
 		n := 0
 		s, h := in(t, app.App{
+			Timeout: 90 * time.Second, // of a turn, which waiting is no part of
 			Add: func(context.Context, []*app.Part) error {
 				n++
 				d.write("(%d", n)
@@ -107,6 +108,7 @@ func TestA23(t *testing.T) {
 	}{
 		{wire.Add, `"error":{"code":-32000,"message":"data/add took longer than 300 s (data_timeout_s)","data":{"code":"add_failed"}}}`, "add told worked reset get"},
 		{wire.Reset, `"error":{"code":-32000,"message":"data/reset took longer than 300 s (data_timeout_s)","data":{"code":"reset_failed"}}}`, "reset get"},
+		{wire.Get, `"error":{"code":-32000,"message":"data/get took longer than 300 s (data_timeout_s)","data":{"code":"get_failed"}}}`, "get get"},
 	} {
 		t.Run(c.method, func(t *testing.T) {
 			t.Parallel()
@@ -121,7 +123,13 @@ func TestA23(t *testing.T) {
 						d.write("worked")
 						return nil
 					},
-					Get: func(context.Context, *env.Namespace) ([]wire.Part, error) { d.write("get"); return nil, nil },
+					Get: func(context.Context, *env.Namespace) ([]wire.Part, error) {
+						if d.text() == "" {
+							time.Sleep(360 * time.Second)
+						}
+						d.write("get")
+						return nil, nil
+					},
 					Reset: func(context.Context) error {
 						time.Sleep(10 * time.Second)
 						if c.method == wire.Reset {

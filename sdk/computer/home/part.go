@@ -39,6 +39,11 @@ func Client() *http.Client {
 	}}
 }
 
+// Granted is a client that goes the same ways, and nowhere but where a grant leads.
+func Granted(c *http.Client) *http.Client {
+	return &http.Client{Transport: c.Transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
 // Place is where a part goes, and the grant to read it with, if there is one.
 func Place(p *wire.Part) (string, json.RawMessage, error) {
 	if p.Kind != wire.KindFile {
@@ -71,7 +76,7 @@ func Fetch(ctx context.Context, client *http.Client, p *wire.Part, read json.Raw
 		if err != nil {
 			return nil, err
 		}
-		return (&transfer.Client{}).Bytes(ctx, o, o.MaxBytes)
+		return (&transfer.Client{HTTP: Granted(client)}).Bytes(ctx, o, o.MaxBytes)
 	}
 	if p.File.Inline() {
 		b, err := base64.StdEncoding.Strict().DecodeString(p.File.Bytes)

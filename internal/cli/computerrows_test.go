@@ -1,0 +1,115 @@
+package cli_test
+
+import "testing"
+
+// computerRows are the rows of what computers, their drivers and their apps have to do: A of apps, D of the driver's data plane, F of frames, Q of turns, K of
+// keys, P of the conformance suite and N of numbers. For each the tests and scripts that hold it, by their names, or, behind "-", why no test can.
+var computerRows = []row{
+	{"A1", "TestA1TheDeclarationOfAnApp TestRead"},
+	{"A2", "TestA2 TestComputersAreCheckedAtPut"},
+	{"A3", "TestComputersAreCheckedAtPut TestRead"},
+	{"A4", "TestComputersAreCheckedAtPut computer"},
+	{"A5", "TestA5 TestComputersAreCheckedAtPut"},
+	{"A6", "TestA6 TestComputersAreCheckedAtPut"},
+	{"A7", "TestA7AnAppThatIsNotServed TestOwnServer TestInstallThatFails computer"},
+	{"A8", "TestComputersAreCheckedAtPut TestSessionOfAComputer TestRead"},
+	{"A9", "TestA9 TestSocketOfTheSession computer"},
+	{"A10", "TestA10"},
+	{"A11", "TestA10"},
+	{"A12", "TestA12"},
+	{"A13", "TestA13 TestOddFiles TestSparse TestGrants"},
+	{"A14", "TestA14 TestA14Links TestResetWhileOthersWrite TestSparse"},
+	{"A15", "TestA15"},
+	{"A16", "TestA16 TestEachHookAlone"},
+	{"A17", "TestA17 TestGrants TestHookParts"},
+	{"A18", "TestA18"},
+	{"A19", "TestA19"},
+	{"A20", "TestA20"},
+	{"A21", "TestA21 TestLaunchTakesATurn"},
+	{"A22", "TestA22 TestNothingThatResets TestBothFail TestHookThatFails"},
+	{"A23", "TestA23 TestWorkThatEndsInTime"},
+	{"A24", "TestA23 TestA24"},
+	{"A25", "TestA19 TestA25"},
+	{"A26", "TestA26"},
+	{"A27", "TestApps TestAppsThatLie TestAppThatHangs TestListing"},
+	{"A28", "TestApps TestDataAdd TestA38ASnapshotIsOneUniverse"},
+	{"A29", "TestApps TestFrontPasses"},
+	{"A30", "TestA31AnAppAlone TestA34LoadsGoByName"},
+	{"A31", "TestA31AnAppAlone"},
+	{"A32", "TestA32TheRecordedCard TestA7AnAppThatIsNotServed TestApps"},
+	{"A33", "TestParseApps TestApps TestAppsSideBySide"},
+	{"A34", "TestA34LoadsGoByName"},
+	{"A35", "TestA35NothingIsSentOfABadLoad"},
+	{"A36", "TestA34LoadsGoByName"},
+	{"A37", "TestA34LoadsGoByName TestA37TheFirstFailureEndsALoad"},
+	{"A38", "TestA38ASnapshotIsOneUniverse"},
+	{"A39", "TestA38ASnapshotIsOneUniverse"},
+	{"A40", "TestA38ASnapshotIsOneUniverse TestA40NothingButEmpty"},
+	{"A41", "TestA38ASnapshotIsOneUniverse TestA41SnapshotsAreLoadedAgain"},
+	{"A42", "TestA34LoadsGoByName"},
+	{"A43", "TestLimitOfAnApp"},
+	{"A44", "TestA44SkillsOfAComputer TestSkillsOfEnvironments"},
+	{"A45", "TestA45TheGateAsksEachAppOnce"},
+	{"A46", "TestA46SeedsAreNamed"},
+	{"D1", "TestDataAdd"},
+	{"D2", "TestDataAdd"},
+	{"D3", "TestDataAdd TestDataFetched TestGrants"},
+	{"D4", "TestDataFetched"},
+	{"D5", "TestDataAdd"},
+	{"D6", "TestDataAdd"},
+	{"D7", "TestDataGet"},
+	{"D8", "TestDataGet TestGrants"},
+	{"D9", "TestDataAdd"},
+	{"D10", "TestDataGet TestApps"},
+	{"F1", "TestFrames TestFrameWindow"},
+	{"F2", "TestFrames TestOthers"},
+	{"F3", "TestFrameWindow"},
+	{"F4", "TestFrames"},
+	{"F5", "TestFrames"},
+	{"F6", "TestFrames"},
+	{"F7", "TestFrames"},
+	{"F8", "TestFrames"},
+	{"F9", "TestInputs"},
+	{"Q1", "TestTurns TestOrder"},
+	{"Q2", "TestFrameWindow"},
+	{"Q3", "TestOthers"},
+	{"Q4", "TestResults"},
+	{"Q5", "TestResults"},
+	{"Q6", "TestReady"},
+	{"K1", "TestInputs"},
+	{"K2", "TestResults TestInput"},
+	{"K3", "TestInputs"},
+	{"K4", "TestHolds"},
+	{"K5", "TestHolds"},
+	{"K6", "TestInputs"},
+	{"P0", "TestComputerConformance"},
+	{"P1", "TestComputerConformance"},
+	{"P2", "TestComputerConformance"},
+	{"P3", "TestComputerConformance"},
+	{"P4", "TestComputerConformance"},
+	{"P5", "TestComputerConformance"},
+	{"P6", "TestComputerConformance"},
+	{"P7", "TestComputerConformance"},
+	{"P9", "TestComputerConformance"},
+	{"P8", "- leases are no part of any driver: the suite calls it not applicable"},
+	{"N1", "TestComputerConformanceSoak"},
+	{"N2", "TestComputerBeside"},
+	{"N3", "TestCaptureTime"},
+	{"N4", "TestComputerMemory TestComputerScreenshotsSoak"},
+	{"N5", "TestComputerRows TestAppsSideBySide notes_computer"},
+	{"N6", "TestComputerFaults TestServerAgain"},
+}
+
+// TestComputerRows: every row is held by a test that is there, or says why not.
+func TestComputerRows(t *testing.T) {
+	count := map[byte]int{}
+	for _, r := range computerRows {
+		count[r.name[0]]++
+	}
+	for kind, want := range map[byte]int{'A': 46, 'D': 10, 'F': 9, 'Q': 6, 'K': 6, 'P': 10, 'N': 6} {
+		if count[kind] != want {
+			t.Errorf("%c has %d rows, want %d", kind, count[kind], want)
+		}
+	}
+	held(t, computerRows, "sdk/computer", "internal/computer", "internal/bundle", "internal/deploy", "internal/step/data", "internal/cli", "test/peer")
+}
