@@ -82,13 +82,15 @@ type Request struct {
 	Agent string
 	// Declare is what is done about types of plugins that bundle.toml doesn't declare.
 	Declare Declaring
+	// Film records the screens of the computers that runs deploy.
+	Film bool
 	// Params are fields of steps in place of the tasks' own, by step and field, for all tasks that have such a step.
 	Params map[string]map[string]json.RawMessage
 }
 
 func (r *Request) options() runlog.Options {
 	return runlog.Options{
-		Sandbox: r.Sandbox, Isolation: r.Isolation, Keep: r.Keep, Parallel: r.Parallel, Models: r.Models, Agent: r.Agent, AllowUnknownFields: r.AllowUnknownFields,
+		Sandbox: r.Sandbox, Isolation: r.Isolation, Keep: r.Keep, Parallel: r.Parallel, Models: r.Models, Agent: r.Agent, Film: r.Film, AllowUnknownFields: r.AllowUnknownFields,
 	}
 }
 

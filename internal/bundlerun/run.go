@@ -207,7 +207,7 @@ func (e *Engine) drive(ctx context.Context, rep Reporter, j job, owner runlog.Ow
 	o := j.options
 	got, err := e.runner().Run(ctx, run.Request{
 		Run: j.ref.ID, Task: j.task, Owner: owner, Watch: watch{j.ref, rep}, Prior: j.prior, Version: j.version,
-		Policy: deploy.Policy{Keep: o.Keep, Chain: o.Sandbox, Isolation: o.Isolation}, Parallel: o.Parallel, Trial: j.ref.Trial, Seed: o.Seed, Models: o.Models, Agent: o.Agent, Fixed: fixed(o.Params),
+		Policy: deploy.Policy{Keep: o.Keep, Chain: o.Sandbox, Isolation: o.Isolation, Film: o.Film}, Parallel: o.Parallel, Trial: j.ref.Trial, Seed: o.Seed, Models: o.Models, Agent: o.Agent, Fixed: fixed(o.Params),
 	})
 	if err != nil {
 		// The result tells people; an owner that was fenced has nothing to release.

@@ -112,7 +112,7 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 	sum, err := engine.Run(ctx, bundlerun.Request{
 		Source: src, Selection: bundle.Selection{Tasks: o.tasks, Evals: o.evals}, K: o.K, Concurrency: o.Concurrency, DryRun: o.DryRun,
 		Keep: opts.Keep, Sandbox: opts.Sandbox, Isolation: opts.Isolation, AllowUnknownFields: opts.AllowUnknownFields, Parallel: opts.Parallel,
-		Params: opts.Params, Models: opts.Models, Agent: opts.Agent,
+		Params: opts.Params, Models: opts.Models, Agent: opts.Agent, Film: opts.Film,
 	}, rep)
 	if err != nil {
 		quiet()

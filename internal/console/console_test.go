@@ -27,6 +27,8 @@ type desk struct {
 	t    *testing.T
 	root string
 	env  map[string]string
+	// takeOver is how the next console is served.
+	takeOver bool
 	*httptest.Server
 }
 
@@ -58,7 +60,7 @@ func (d *desk) serve() {
 			d.t.Error(err)
 		}
 	})
-	s, err := a.Console(app.ConsoleOptions{Token: token, Names: []string{"desk.example"}})
+	s, err := a.Console(app.ConsoleOptions{Token: token, Names: []string{"desk.example"}, TakeOver: d.takeOver})
 	if err != nil {
 		d.t.Fatal(err)
 	}

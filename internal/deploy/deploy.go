@@ -57,6 +57,8 @@ type Policy struct {
 	Chain []string
 	// Isolation is the least level that must hold; "" leaves it to the provider.
 	Isolation string
+	// Film records the screens of computers, and keeps the films in Records.
+	Film bool
 	// Observer may be nil.
 	Observer Observer
 }

@@ -98,6 +98,7 @@ type Env struct {
 	dbs     *envdb.Databases // nil: each server has a file in its box
 	ended   sync.Once
 	calls   string // path of the log of calls that goes into the run's record; "" for none
+	filmed  []*film
 }
 
 // Server is one server of a running environment.
@@ -194,6 +195,9 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 	if err := out.watch(ctx, out.Names()...); err != nil {
 		return nil, err
 	}
+	if err := e.films(ctx, r, out); err != nil {
+		return nil, step.Infra(err)
+	}
 	for _, s := range out.Servers {
 		if s.away != nil {
 			continue
@@ -283,9 +287,9 @@ func (e *Envs) end(ctx context.Context, v *Env) error {
 		delete(e.runs, v.Run)
 	}
 	e.mu.Unlock()
-	var err error
+	err := e.keepFilms(ctx, v) // while the computers still show something
 	if v.Gateway != nil {
-		err = v.Gateway.Close()
+		err = errors.Join(err, v.Gateway.Close())
 	}
 	var wg sync.WaitGroup
 	errs := make([]error, len(v.Servers))

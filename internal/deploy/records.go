@@ -27,7 +27,7 @@ type Records interface {
 
 // Piece is something that Records has kept. Its handle is Digest.
 type Piece struct {
-	What     string     `json:"what"` // PieceCalls, PieceResult or PieceErrand
+	What     string     `json:"what"` // PieceCalls, PieceResult, PieceErrand or PieceScreen
 	Env      string     `json:"env_id"`
 	Instance string     `json:"instance_id"`
 	Digest   ref.Digest `json:"digest"`
@@ -38,6 +38,7 @@ type Piece struct {
 const (
 	PieceCalls  = "calls"  // the log of all calls, one JSON object a line
 	PieceResult = "result" // of one call
+	PieceScreen = "screen" // what a computer showed, as an animated PNG
 	PieceErrand = "errand" // what an agent did that a trigger asked something of, as a trajectory
 )
 

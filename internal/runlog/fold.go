@@ -139,6 +139,11 @@ func (f *folder) add(e Event) {
 			st.Cost = st.Cost.Plus(d)
 			f.r.Cost = f.r.Cost.Plus(d)
 		}
+	case EnvKept:
+		var d Kept
+		if decode(e, &d) == nil && d.What == keptScreen {
+			f.r.Films = append(f.r.Films, Film{e.Step, d.Env, d.Instance, d.Object})
+		}
 	case BoxCreated, BoxRemoved:
 		var d Box
 		if decode(e, &d) == nil {

@@ -208,3 +208,15 @@ func FuzzFold(f *testing.F) {
 		}
 	})
 }
+
+// TestFoldFilms: films of screens are told of, in the order they ended, and other pieces are not.
+func TestFoldFilms(t *testing.T) {
+	piece := func(what, digest string) Kept {
+		return Kept{What: what, Env: "@local/pc", Instance: "@local/pc-1", Object: Object{Digest: digest, Size: 7}}
+	}
+	r := Fold(Summary{}, script(ev(RunStarted, "", RunStart{}), ev(EnvKept, "up", piece("screen", "a")), ev(EnvKept, "up", piece("calls", "b")), ev(EnvKept, "again", piece("screen", "c")), ev(EnvKept, "x", "{")))
+	want := []Film{{"up", "@local/pc", "@local/pc-1", Object{"a", 7}}, {"again", "@local/pc", "@local/pc-1", Object{"c", 7}}}
+	if !reflect.DeepEqual(r.Films, want) {
+		t.Errorf("%+v", r.Films)
+	}
+}

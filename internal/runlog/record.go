@@ -121,7 +121,7 @@ type Box struct {
 
 // Kept is the data of EnvKept: a piece of an environment's work that lies in the store, as the log of its calls does.
 type Kept struct {
-	What     string `json:"what"` // "calls": a JSON object a line; "result": of one call; "errand": a trajectory of what an agent did for a trigger
+	What     string `json:"what"` // "calls": a JSON object a line; "result": of one call; "errand": a trajectory of what an agent did for a trigger; "screen": what a computer showed, as an animated PNG
 	Env      string `json:"env_id"`
 	Instance string `json:"instance_id"`
 	Object
@@ -138,9 +138,21 @@ type Record struct {
 	FailedAt  string                     `json:"failed_at,omitempty"`
 	Left      []string                   `json:"left,omitempty"`
 	Cost      Cost                       `json:"cost"`
+	Films     []Film                     `json:"screens,omitempty"`  // of its computers, in the order they ended
 	Regrades  []Regrade                  `json:"regrades,omitempty"` // oldest first
 	Epochs    int                        `json:"epochs,omitempty"`   // how often an owner started it: 2 for a run that was resumed once
 }
+
+// Film is what a computer of a run showed: an animated PNG.
+type Film struct {
+	Step     string `json:"step,omitempty"` // that deployed it
+	Env      string `json:"env_id"`
+	Instance string `json:"instance_id"`
+	Object
+}
+
+// keptScreen is what Kept.What says of a Film.
+const keptScreen = "screen"
 
 // StepRecord is one step of a Record; of several attempts, the last.
 type StepRecord struct {

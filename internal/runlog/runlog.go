@@ -105,6 +105,8 @@ type Options struct {
 	Params map[string]map[string]json.RawMessage `json:"step_params,omitempty"`
 	// Inputs is the digest of what could change the run's result, where it is a trial of an eval run.
 	Inputs string `json:"inputs,omitempty"`
+	// Film records the screens of the computers that it deploys.
+	Film bool `json:"record_screen,omitempty"`
 	// AllowUnknownFields lets steps have fields that this version doesn't know.
 	AllowUnknownFields bool `json:"allow_unknown_fields,omitempty"`
 }
@@ -112,7 +114,7 @@ type Options struct {
 // IsZero tells whether nothing was asked.
 func (o Options) IsZero() bool {
 	return len(o.Sandbox) == 0 && o.Isolation == "" && !o.Keep && o.Parallel == 0 && len(o.Models) == 0 && o.Agent == "" && len(o.Seed) == 0 && len(o.Params) == 0 &&
-		o.Inputs == "" && !o.AllowUnknownFields
+		o.Inputs == "" && !o.Film && !o.AllowUnknownFields
 }
 
 // Query selects runs, newest first.

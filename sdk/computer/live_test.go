@@ -10,11 +10,16 @@ import (
 	"image/draw"
 	"image/png"
 	"io"
+	"log/slog"
 	"mime/multipart"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -320,6 +325,71 @@ func TestFilm(t *testing.T) {
 	}
 	if _, err := computer.Record(t.Context(), http.DefaultClient, r.url+"/nowhere", f, computer.RecordOptions{}); err == nil || !strings.Contains(err.Error(), "404") {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestRecordLast: a film goes on when the stream was cut, and holds what changed just before its end, also where it had got too large.
+func TestRecordLast(t *testing.T) {
+	t.Parallel()
+	for name, most := range map[string]int64{"whole": 0, "too large": 200} {
+		d := newDesk()
+		r := serve(t, d, nil)
+		to, err := url.Parse(r.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var asked atomic.Int32
+		again := make(chan struct{})
+		way := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+			switch asked.Add(1) {
+			case 1:
+				ctx, cancel := context.WithTimeout(q.Context(), 100*time.Millisecond)
+				defer cancel()
+				q = q.WithContext(ctx)
+			case 2:
+				close(again)
+			}
+			defer func() { _ = recover() }() // how the proxy cuts an answer
+			way.ServeHTTP(w, q)
+		}))
+		path := filepath.Join(t.TempDir(), "film.png")
+		f, err := os.Create(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		var rec computer.Recording
+		go func() {
+			var err error
+			rec, err = computer.Record(ctx, http.DefaultClient, srv.URL, f, computer.RecordOptions{FPS: 0.5, Stay: true, Last: 10 * time.Second, MaxBytes: most})
+			done <- err
+		}()
+		select {
+		case <-again:
+		case <-time.After(10 * time.Second):
+			t.Fatal("it wasn't followed again")
+		}
+		time.Sleep(100 * time.Millisecond)
+		d.spot(100, 60) // the next look is far
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		film := readFilm(t, b)
+		n := len(film.screens)
+		if n == 0 || n != rec.Pictures || film.screens[n-1].RGBAAt(100, 60) != (color.RGBA{255, 255, 255, 255}) || rec.Truncated != (most > 0) {
+			t.Errorf("%s: %+v", name, rec)
+		}
+		srv.Close()
+		if err := f.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

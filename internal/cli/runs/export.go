@@ -27,18 +27,29 @@ import (
 
 func newExport(p *verb.Program) *cobra.Command {
 	var file string
+	var screen int
 	cmd := &cobra.Command{
 		Use:   "export RUN",
 		Short: "Write a run's whole record: events, logs, outputs",
 		Long: `Writes all that is on record of a run: the run as runs show has it, its events, and the long outputs that they name. Without -o it is one JSON object on
-stdout. With -o the name says the form: .tar, .tar.gz and .tgz are an archive of run.json, events.jsonl, log.txt and objects/; any other is the JSON object.
+stdout. With -o the name says the form: .tar, .tar.gz and .tgz are an archive of run.json, events.jsonl, log.txt, objects/ and, where screens were filmed, screens/; .png is the
+film of a computer's screen, which browsers play; any other is the JSON object.
 
 A run that is under way is exported as far as it is.`,
-		Example:           "  agent-env runs export hello-03hyh3l6 -o hello.tar.gz\n  agent-env runs export 03hyh3l6 > hello.json",
+		Example:           "  agent-env runs export hello-03hyh3l6 -o hello.tar.gz\n  agent-env runs export 03hyh3l6 > hello.json\n  agent-env runs export 03hyh3l6 -o screen.png",
 		Args:              verb.Args("RUN"),
 		ValidArgsFunction: completeIDs(p),
-		RunE:              func(cmd *cobra.Command, args []string) error { return export(cmd.Context(), p, args[0], file) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case cmd.Flags().Changed("screen") && !isFilm(file):
+				return verb.Usagef("--screen goes with -o FILE.png")
+			case isFilm(file):
+				return exportFilm(cmd.Context(), p, args[0], file, screen)
+			}
+			return export(cmd.Context(), p, args[0], file)
+		},
 	}
+	cmd.Flags().IntVar(&screen, "screen", 0, "with -o FILE.png: the `NUMBER` of the film, where the run has several")
 	cmd.Flags().StringVarP(&file, "output", "o", "", "the `FILE` to write; it is replaced when it exists")
 	return cmd
 }
@@ -167,7 +178,15 @@ func (x *exported) tar(s *term.Streams, w io.Writer) error {
 		fmt.Fprintf(&log, "%s %s\n", e.At.UTC().Format(time.RFC3339Nano), strings.TrimPrefix(eventLine(s, e), verb.Time(s, e.At)+" "))
 	}
 	err = errors.Join(err, member(t, "run.json", run.Bytes(), at), member(t, "events.jsonl", events.Bytes(), at), member(t, "log.txt", log.Bytes(), at))
+	films := map[string]string{}
+	for i, f := range x.Run.Films {
+		films[f.Digest] = fmt.Sprintf("screens/%d.png", i+1)
+	}
 	for _, o := range x.Objects {
+		if name := films[o.Digest]; name != "" {
+			err = errors.Join(err, member(t, name, o.bytes, at))
+			continue
+		}
 		err = errors.Join(err, member(t, path.Join("objects", strings.TrimPrefix(o.Digest, "sha256:")), o.bytes, at))
 	}
 	return errors.Join(err, t.Close())
@@ -179,4 +198,47 @@ func member(t *tar.Writer, name string, b []byte, at time.Time) error {
 		_, err = t.Write(b)
 	}
 	return err
+}
+
+func isFilm(file string) bool { return strings.HasSuffix(file, ".png") }
+
+// exportFilm writes one film; number counts from 1, and 0 is the only one.
+func exportFilm(ctx context.Context, p *verb.Program, text, file string, number int) error {
+	log, id, err := find(ctx, p, text)
+	if err != nil {
+		return err
+	}
+	rec, err := runlog.Load(ctx, log, id)
+	if err != nil {
+		return err
+	}
+	n := len(rec.Films)
+	switch {
+	case n == 0:
+		return fmt.Errorf("no screen of %s was filmed: run with --record-screen, and deploy a computer", id)
+	case number == 0 && n > 1:
+		return verb.Usagef("%s has %d films: choose one by --screen 1 to %d", id, n, n)
+	case number < 0 || number > n:
+		return verb.Usagef("%s has %s, and no --screen %d", id, verb.Count(n, "film"), number)
+	}
+	f := rec.Films[max(number, 1)-1]
+	a, err := p.App()
+	if err != nil {
+		return err
+	}
+	s, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	in, _, err := store.OpenVerified(ctx, s, ref.Digest(f.Digest))
+	if err != nil {
+		return fmt.Errorf("read the film: %w", err)
+	}
+	defer in.Close()
+	const readable = 0o644
+	if err := atomicfile.Write(file, readable, func(w io.Writer) error { _, err := io.Copy(w, in); return err }); err != nil {
+		return err
+	}
+	p.Streams.Note("Wrote %s: %s of the screen of %s", term.Clean(file), term.Size(f.Size), term.Clean(f.Env))
+	return nil
 }

@@ -205,6 +205,8 @@ func what(e runlog.Event) string {
 			switch d.What {
 			case "calls":
 				what = "the log of calls"
+			case "screen":
+				what = "the film of the screen"
 			case "errand":
 				what = "what an agent did for a trigger"
 			}

@@ -105,6 +105,7 @@ func printRecord(s *term.Streams, r runlog.Record, now time.Time) {
 	}
 	line("left", strings.Join(r.Left, ", "))
 	printSteps(s, r)
+	printFilms(s, r)
 	printBoxes(s, r)
 	printRows(s, r)
 }
@@ -135,6 +136,17 @@ func printSteps(s *term.Streams, r runlog.Record) {
 		if st.Type == "review" && st.Status == runlog.Running {
 			s.Printf("\n%s waits for a decision: agent-env runs decide %s %s continue|abort\n", term.Clean(st.ID), r.ID, term.Clean(st.ID))
 		}
+	}
+}
+
+// printFilms shows what there is of computers' screens, and how to get it.
+func printFilms(s *term.Streams, r runlog.Record) {
+	for i, f := range r.Films {
+		s.Printf("\nscreen of %s: %s; agent-env runs export %s", term.Clean(f.Env), term.Size(f.Size), r.ID)
+		if len(r.Films) > 1 {
+			s.Printf(" --screen %d", i+1)
+		}
+		s.Printf(" -o screen.png\n")
 	}
 }
 

@@ -20,6 +20,7 @@ import (
 type Flags struct {
 	K, Concurrency, Parallel int
 	Keep, DryRun, Unknown    bool
+	Film                     bool
 	JSON                     *bool
 
 	sandbox, isolation string
@@ -51,6 +52,7 @@ func AddFlags(cmd *cobra.Command) *Flags {
 	f.StringVar(&o.agent, "agent", "", "the `AGENT` in place of those that steps deploy, by id or short name")
 	f.StringVar(&o.output, "output-dir", "", "write the record of each run into this `DIR`, as runs show --json prints it")
 	f.BoolVar(&o.Keep, "keep", false, "keep the sandboxes up after the runs, until Ctrl-C")
+	f.BoolVar(&o.Film, "record-screen", false, "film the screens of the computers that runs deploy; agent-env runs export RUN -o FILE.png gives a film")
 	f.BoolVar(&o.DryRun, "dry-run", false, "check everything and tell what would be written and run; write and run nothing")
 	f.BoolVar(&o.Unknown, "allow-unknown-fields", false, "warn of step fields that this version doesn't know, in place of refusing them")
 	o.JSON = verb.JSONFlag(cmd, "print one JSON object per line, the last of them the summary")
@@ -130,7 +132,7 @@ func (o *Flags) Options(ctx context.Context, a *app.App) (runlog.Options, error)
 	}
 	return runlog.Options{
 		Models: models, Agent: o.agent,
-		Sandbox: chain, Isolation: o.isolation, Keep: o.Keep, Parallel: o.Parallel, Params: o.given, AllowUnknownFields: o.Unknown,
+		Sandbox: chain, Isolation: o.isolation, Keep: o.Keep, Parallel: o.Parallel, Params: o.given, Film: o.Film, AllowUnknownFields: o.Unknown,
 	}, nil
 }
 
