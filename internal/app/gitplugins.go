@@ -60,9 +60,12 @@ func (a *App) GitPolicy(ctx context.Context) (git.Policy, error) {
 			return git.Policy{}, err
 		}
 	}
-	for _, list := range [][]string{p.Allow, p.Official, p.Acked} {
-		for _, pattern := range list {
-			if err := git.CheckPattern(pattern); err != nil {
+	for _, list := range []struct {
+		of    []string
+		check func(string) error
+	}{{p.Allow, git.CheckPattern}, {p.Official, git.CheckPattern}, {p.Acked, git.CheckAcked}} {
+		for _, entry := range list.of {
+			if err := list.check(entry); err != nil {
 				return git.Policy{}, err
 			}
 		}

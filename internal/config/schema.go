@@ -292,7 +292,7 @@ func gitPluginsTable() doc.Field {
 		of("sources", group("where plugins may come from",
 			of("allow", strs("patterns; an empty list allows none")),
 			of("official", strs("patterns that need no consent")),
-			of("acked", strs("sources that were consented to")),
+			of("acked", strs("sources that were consented to: each spelled as a source is that repository alone, and others are patterns")),
 			of("acked_plans", strs("what was consented to of one source alone: a digest, a space and the source")),
 			of("plain_http", flag("http:// may be used, which is not encrypted")),
 			of("files", given(flag("repositories of this machine may be used"), true)),

@@ -35,7 +35,7 @@ type bundleView struct {
 
 func viewBundle(b git.BundleRow) bundleView {
 	return bundleView{
-		b.ID, b.Name, b.SourceURL, b.RequestedRef, b.ResolvedSHA, b.TreeSHA256, some(b.Plugins), some(b.Superseded), some(b.MissingBuiltin), some(b.Enabled), b.VerifiedAgainst, b.By, b.InstalledAt,
+		b.ID, b.Name, git.Shown(b.SourceURL), b.RequestedRef, b.ResolvedSHA, b.TreeSHA256, some(b.Plugins), some(b.Superseded), some(b.MissingBuiltin), some(b.Enabled), b.VerifiedAgainst, b.By, b.InstalledAt,
 	}
 }
 

@@ -196,7 +196,7 @@ func (s *Server) kinds(ctx context.Context, p *gitplugins.Plugins) ([]archetype,
 		}
 		n := t.Root()
 		add(archetype{
-			ID: r.ID, Label: n.Get("label").Text(), Icon: n.Get("icon").Text(), Blurb: n.Get("blurb").Text(), Tier: n.Get("tier").Text(), Bundle: r.SourceURL, Ref: r.RequestedRef,
+			ID: r.ID, Label: n.Get("label").Text(), Icon: n.Get("icon").Text(), Blurb: n.Get("blurb").Text(), Tier: n.Get("tier").Text(), Bundle: git.Shown(r.SourceURL), Ref: r.RequestedRef,
 		}.filled())
 	}
 	return append(out, archetype{ID: custom, Label: "Custom", Blurb: "A workspace without a plugin bundle", Tier: "standard"}), wrong, nil

@@ -95,7 +95,7 @@ func (s *Server) installed(ctx context.Context, c *call) (any, error) {
 			p.Error = new(git.ErrMissing.Error())
 		}
 		if x.Of != nil {
-			p.Bundle = &bundleRef{x.Of.ID, x.Of.Name, x.Of.SourceURL}
+			p.Bundle = &bundleRef{x.Of.ID, x.Of.Name, git.Shown(x.Of.SourceURL)}
 		}
 		if src, err := git.ParseSource(x.Row.SourceURL); x.Manifest != nil && err == nil {
 			v := gitplugins.ViewPlugin(git.Fetched{Source: src, Commit: x.Row.ResolvedSHA, Tree: x.Row.TreeSHA256, By: x.Row.Fetch}, x.Row.RequestedRef, x.Manifest)

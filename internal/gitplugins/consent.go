@@ -3,12 +3,10 @@ package gitplugins
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
 
-	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/plugin/pack"
@@ -213,12 +211,9 @@ func (p *Plugins) Consent(ctx context.Context, a Ack) (Acked, error) {
 	}
 	out := Acked{All: a.All}
 	if a.URL != "" {
-		out.Source = src.String()
+		out.Source = src.String() // holds no glob: they are escaped
 		if err := s.Policy().Allows(src); err != nil {
 			return Acked{}, err
-		}
-		if strings.ContainsAny(out.Source, `*?[\`) && a.Digest == "" {
-			return Acked{}, fmt.Errorf("%s would match other sources too; consent to what it holds now instead, by the digest of a plan", diag.Repr(out.Source))
 		}
 	}
 	err = s.Change(ctx, func(tx *folder.Tx, _ *git.Lock) error {

@@ -145,7 +145,7 @@ type RowView struct {
 
 // ViewRow is a row of the lock, and what is here of it, as JSON says it.
 func ViewRow(s git.Standing, enabled bool) RowView {
-	out := RowView{s.ID, "plugin", s.State, nil, enabled, s.Row.SourceURL, s.Row.RequestedRef, s.Row.ResolvedSHA, s.Row.TreeSHA256, s.Row.By, s.Row.InstalledAt}
+	out := RowView{s.ID, "plugin", s.State, nil, enabled, git.Shown(s.Row.SourceURL), s.Row.RequestedRef, s.Row.ResolvedSHA, s.Row.TreeSHA256, s.Row.By, s.Row.InstalledAt}
 	if s.Bundle {
 		out.Kind = "bundle"
 	}
@@ -172,7 +172,7 @@ type UpdateView struct {
 
 // ViewUpdate is what a source has now, as JSON says it.
 func ViewUpdate(u git.Update) UpdateView {
-	v := UpdateView{u.ID, "plugin", u.Row.SourceURL, u.Row.RequestedRef, u.Row.ResolvedSHA, u.Latest, u.LatestRef, u.Behind, u.Pinned, u.Superseded, nil}
+	v := UpdateView{u.ID, "plugin", git.Shown(u.Row.SourceURL), u.Row.RequestedRef, u.Row.ResolvedSHA, u.Latest, u.LatestRef, u.Behind, u.Pinned, u.Superseded, nil}
 	if u.Bundle {
 		v.Kind = "bundle"
 	}

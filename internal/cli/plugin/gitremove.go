@@ -9,6 +9,7 @@ import (
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/gitplugins"
+	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/term"
 )
 
@@ -30,7 +31,7 @@ func completeGit(p *verb.Program, bundles bool) cobra.CompletionFunc {
 		var out []cobra.Completion
 		for _, g := range all {
 			if g.Bundle == bundles {
-				out = append(out, cobra.CompletionWithDesc(g.ID, term.Clean(g.Row.SourceURL)))
+				out = append(out, cobra.CompletionWithDesc(g.ID, term.Clean(git.Shown(g.Row.SourceURL))))
 			}
 		}
 		return out, nil

@@ -101,7 +101,7 @@ func gitTable(s *term.Streams, rows []gitplugins.Listed) error {
 		case r.Enabled:
 			state = "enabled"
 		}
-		t.Row(r.ID, short(r.Row.ResolvedSHA), state, term.Clean(r.Row.SourceURL))
+		t.Row(r.ID, short(r.Row.ResolvedSHA), state, term.Clean(git.Shown(r.Row.SourceURL)))
 	}
 	return t.Print(s)
 }

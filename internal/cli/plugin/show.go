@@ -141,7 +141,7 @@ func showGit(p *verb.Program, g *gitplugins.Shown, asJSON bool) error {
 		out.Problems = append(out.Problems, pr.String())
 	}
 	if g.Manifest != nil {
-		src, err := git.ParseSource(g.Row.SourceURL)
+		src, err := git.ParseSource(git.Shown(g.Row.SourceURL))
 		if err != nil {
 			return err
 		}
@@ -163,7 +163,7 @@ func showGit(p *verb.Program, g *gitplugins.Shown, asJSON bool) error {
 	s.Printf("%s%s\n", g.ID, term.Clean(version))
 	line("state", string(g.State))
 	line("enabled", fmt.Sprint(g.Enabled))
-	line("source", g.Row.SourceURL)
+	line("source", git.Shown(g.Row.SourceURL))
 	line("ref", g.Row.RequestedRef)
 	line("commit", g.Row.ResolvedSHA)
 	line("files", "sha256:"+g.Row.TreeSHA256)

@@ -57,7 +57,7 @@ func CheckMirror(at string, plainHTTP bool) error {
 	case filepath.IsAbs(at):
 		return nil
 	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return fmt.Errorf("mirror in [git_plugins.sources] is %s: write an absolute path of a folder, or its https:// address", diag.Repr(at))
+		return fmt.Errorf("mirror in [git_plugins.sources] is %s: write an absolute path of a folder, or its https:// address", diag.Repr(withoutSecrets(at)))
 	case u.Scheme == HTTP && !plainHTTP:
 		return errors.New("mirror in [git_plugins.sources] is not encrypted; use https://, or set plain_http = true there")
 	case u.Scheme != HTTPS && u.Scheme != HTTP:

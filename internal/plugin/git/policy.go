@@ -3,6 +3,7 @@ package git
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
@@ -14,7 +15,7 @@ import (
 type Policy struct {
 	Allow           []string // nil: any source; empty: none
 	Official        []string // sources that need no consent
-	Acked           []string // sources that were consented to
+	Acked           []string // sources that were consented to: each alone, unless it is a pattern
 	TrustUnverified bool     // no source needs consent
 	PlainHTTP       bool     // http:// may be used
 	Files           bool     // repositories of this machine may be used
@@ -57,8 +58,31 @@ func (p Policy) AllowsMember(parent, s Source) error {
 
 // Trusted tells whether a source needs no consent. Over plain HTTP nobody knows who answers, so that no pattern makes it trusted.
 func (p Policy) Trusted(s Source) bool {
-	return p.TrustUnverified || s.Scheme != HTTP && matchAny(p.Official, s) || matchAny(p.Acked, s)
+	return p.TrustUnverified || s.Scheme != HTTP && matchAny(p.Official, s) || slices.ContainsFunc(p.Acked, func(entry string) bool { return acked(entry, s) })
 }
+
+// acked tells whether an entry that somebody consented to means a source. One that is spelled as a source means that repository alone, and not what lies below
+// it; any other is a pattern. For plain HTTP both have to say http://.
+func acked(entry string, s Source) bool {
+	if s.Scheme == HTTP && !strings.HasPrefix(strings.ToLower(entry), HTTP+"://") {
+		return false
+	}
+	if src, err := ParseSource(entry); err == nil && !strings.ContainsAny(entry, globs) {
+		return src.Same(s)
+	}
+	return match(entry, s)
+}
+
+// CheckAcked says what is wrong with an entry that somebody consented to; it would match nothing.
+func CheckAcked(entry string) error {
+	if _, err := ParseSource(entry); err == nil {
+		return nil
+	}
+	return CheckPattern(entry)
+}
+
+// globs are the characters that make a pattern.
+const globs = "*?["
 
 func matchAny(patterns []string, s Source) bool {
 	for _, p := range patterns {
@@ -121,7 +145,7 @@ func match(pattern string, s Source) bool {
 	if !s.Local() && !matchHost(host, s) {
 		return false
 	}
-	if !strings.ContainsAny(pattern, "*?[") && !s.Local() {
+	if !strings.ContainsAny(pattern, globs) && !s.Local() {
 		p = strings.TrimSuffix(p, ".git")
 	}
 	have := strings.Trim(s.Path, "/")

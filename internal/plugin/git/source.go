@@ -42,7 +42,7 @@ var (
 func ParseSource(text string) (Source, error) {
 	s, err := parseSource(text)
 	if err != nil {
-		return Source{}, fmt.Errorf("%s is no source of plugins: %w", diag.Repr(withoutUser(text)), err)
+		return Source{}, fmt.Errorf("%s is no source of plugins: %w", diag.Repr(withoutSecrets(text)), err)
 	}
 	return s, nil
 }
@@ -250,24 +250,30 @@ func (s Source) authority() string {
 	return h
 }
 
-// withoutUser takes what stands before an @ out of a text that is shown: it may be a password.
-func withoutUser(text string) string {
+// Shown is an address from outside, of a lock for instance, as it may be shown: of one that names no source, what may be a password or a token is left out.
+func Shown(text string) string {
+	if _, err := parseSource(text); err != nil {
+		return withoutSecrets(text)
+	}
+	return text
+}
+
+// withoutSecrets takes out of a text what may be a user with a password, and what a query or a fragment may hold. Where a password ends isn't asked of what
+// can't be read: everything before the last @ may be one.
+func withoutSecrets(text string) string {
 	head, rest, ok := strings.Cut(text, "://")
-	if !ok {
-		if user, host, has := cutLast(text, "@"); has && user != "git" {
-			return "***@" + host
-		}
-		return text
+	if ok {
+		head += "://"
+	} else {
+		head, rest = "", text
 	}
-	authority, tail, slash := strings.Cut(rest, "/")
-	user, host, has := cutLast(authority, "@")
-	if !has || user == "git" {
-		return text
+	if user, host, has := cutLast(rest, "@"); has && user != "git" {
+		rest = "***@" + host
 	}
-	if slash {
-		tail = "/" + tail
+	if i := strings.IndexAny(rest, "?#"); i >= 0 && i+1 < len(rest) {
+		rest = rest[:i+1] + "***"
 	}
-	return head + "://***@" + host + tail
+	return head + rest
 }
 
 func cutLast(s, sep string) (before, after string, found bool) {

@@ -163,3 +163,61 @@ func FuzzParseSource(f *testing.F) {
 		_ = Policy{Allow: []string{text}}.Allows(s)
 	})
 }
+
+// R5: who consents to a repository consents to that one, however its path is spelled, and not to what lies below it or comes over a line that anybody may answer on.
+func TestAcked(t *testing.T) {
+	for _, c := range []struct {
+		entry, url string
+		want       bool
+	}{
+		{"https://github.com/a/b", "https://github.com/a/b.git", true},
+		{"https://github.com/a/b", "git@github.com:a/b", true},
+		{"https://github.com/a", "https://github.com/a/b", false},
+		{"file:///srv", "/srv/r", false},
+		{"file:///srv/my%20plugins/%5Ba%5D%2A", "/srv/my plugins/[a]*", true},
+		{"file:///srv/my%20plugins/%5Ba%5D%2A", "/srv/my plugins/aX", false},
+		{"https://h.example/@org/r", "https://h.example/@org/r", true},
+		{"github.com/a", "https://github.com/a/b", true},
+		{"https://github.com/a/*", "https://github.com/a/b", true},
+		{"https://h.example/r", "http://h.example/r", false},
+		{"h.example/*", "http://h.example/r", false},
+		{"*", "http://h.example/r", false},
+		{"http://h.example/r", "http://h.example/r", true},
+		{"http://h.example/*", "http://h.example/r", true},
+	} {
+		s, err := ParseSource(c.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := (Policy{Acked: []string{c.entry}}).Trusted(s); got != c.want {
+			t.Errorf("%q vouches for %s: %t", c.entry, s, got)
+		}
+		if err := CheckAcked(c.entry); err != nil {
+			t.Error(err)
+		}
+		if got := (Policy{Acked: []string{s.String()}}).Trusted(s); !got {
+			t.Errorf("%s doesn't vouch for itself", s)
+		}
+	}
+}
+
+// Row 16: no message shows what an address hides, whatever it looks like.
+func TestShownAddresses(t *testing.T) {
+	for _, text := range []string{
+		"https://user:s3cret@h.example/a/b", "https://s3cret@h.example/a/b", "https://user:s3/cret@h.example/a/b", "https://user:a@s3cret@h.example/a", "user:s3cret@h.example:a/b",
+		"https:/user:s3cret@h.example/a", "https://h.example/a/b?access_token=s3cret", "https://h.example/a/b#s3cret", "https://u:s3#cret@h.example/a", "https://h.example/a?s3cret@x",
+		"ext::sh -c 'curl u:s3cret@h'", "git:s3cret@h.example/a", "ssh://git:s3cret@h.example/a", "//u:s3cret@h.example/a",
+	} {
+		if got := Shown(text); strings.Contains(got, "s3") || strings.Contains(got, "cret") {
+			t.Errorf("%q is shown as %q", text, got)
+		}
+		if _, err := ParseSource(text); err == nil || strings.Contains(err.Error(), "s3") || strings.Contains(err.Error(), "cret") {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+	for _, text := range []string{"https://github.com/a/b.git", "git@github.com:a/b", "ssh://git@h.example/a", "/srv/a@b", "", "owner/repo"} {
+		if got := Shown(text); got != text {
+			t.Errorf("%q is shown as %q", text, got)
+		}
+	}
+}
