@@ -239,6 +239,28 @@ func (k *asker) answer(ctx context.Context, b *pack.Pack, d pack.Disclosure) (wo
 	return a, l.Err()
 }
 
+// disclose shows what an MCP server runs or asks, with everything that is handed to it.
+func disclose(note func(string, ...any), indent string, v pack.Server) {
+	where := v.Template.Get("url").Text()
+	if v.Transport == pack.Stdio {
+		where = "runs " + v.Template.Get("command").Text()
+		for _, x := range v.Template.Get("args").Items() {
+			where += " " + x.Text()
+		}
+	}
+	note("%sthe MCP server %s: %s", indent, v.Name, where)
+	for _, of := range []struct{ key, what string }{{"env", "with the variable"}, {"headers", "with the header"}} {
+		for name, value := range v.Template.Get(of.key).Members() {
+			note("%s  %s %s=%s", indent, of.what, name, value.Text())
+		}
+	}
+	for _, in := range v.Inputs {
+		if in.Env != "" {
+			note("%s  reads the variable %s where env_grants of [git_plugins] names it", indent, in.Env)
+		}
+	}
+}
+
 // consent shows where everything comes from. Nobody is asked where all sources are trusted.
 func (k *asker) consent(ctx context.Context, b *pack.Pack, d pack.Disclosure) error {
 	policy, err := k.app.GitPolicy(ctx)
@@ -259,21 +281,12 @@ func (k *asker) consent(ctx context.Context, b *pack.Pack, d pack.Disclosure) er
 		if len(m.Packages) > 0 {
 			note("    needs the packages %s, which are not installed", strings.Join(m.Packages, ", "))
 		}
+		for _, v := range b.ServersOf(m.ID) {
+			disclose(note, "    ", v)
+		}
 	}
 	for _, v := range b.Manifest.Servers {
-		where := v.Template.Get("url").Text()
-		if v.Transport == pack.Stdio {
-			where = "runs " + v.Template.Get("command").Text()
-			for _, x := range v.Template.Get("args").Items() {
-				where += " " + x.Text()
-			}
-		}
-		note("  the MCP server %s: %s", v.Name, where)
-		for _, in := range v.Inputs {
-			if in.Env != "" {
-				note("    reads the variable %s where env_grants of [git_plugins] names it", in.Env)
-			}
-		}
+		disclose(note, "  ", v)
 	}
 	if len(d.Config) > 0 {
 		note("  settings where nobody set them: %s", strings.Join(d.Config, ", "))

@@ -163,3 +163,14 @@ func placeholders(n doc.Node) []string {
 func Fill(text string, values map[string]string) string {
 	return placeholder().ReplaceAllStringFunc(text, func(m string) string { return values[m[2:len(m)-1]] })
 }
+
+// ServersOf are the MCP servers that a member's own manifest brings.
+func (p *Pack) ServersOf(id string) []Server {
+	for _, i := range p.Members {
+		if i.Manifest != nil && i.ID() == id {
+			var l diag.List // told where the plugin is read
+			return Servers(i.Manifest.MCP, "mcp", &l)
+		}
+	}
+	return nil
+}
