@@ -7,6 +7,7 @@ import (
 	"net"
 	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/sdk/plugin"
@@ -15,7 +16,8 @@ import (
 
 // boxWire is what goes on in sandboxes of one life of a plugin: streams, commands, listeners.
 type boxWire struct {
-	streams *stream.Mux
+	streams  *stream.Mux
+	refusing atomic.Int64 // connections that are being refused
 
 	mu        sync.Mutex
 	over      chan struct{} // closed with the life
@@ -70,11 +72,23 @@ func (w *boxWire) Notify(method string, params json.RawMessage, later func(func(
 		l := w.listeners[a.Listener]
 		w.mu.Unlock()
 		if l == nil || !l.offer(a) {
-			later(func() { w.streams.Refuse(a.Stream) })
+			w.refuse(a.Stream, later)
 		}
 		return true
 	}
 	return w.streams.Notify(method, params)
+}
+
+// refuse ends a connection that nobody takes. Of more than can be refused while the plugin doesn't read, nothing is said.
+func (w *boxWire) refuse(stream string, later func(func())) {
+	if w.refusing.Add(1) > maxAccepted {
+		w.refusing.Add(-1)
+		return
+	}
+	later(func() {
+		defer w.refusing.Add(-1)
+		w.streams.Refuse(stream)
+	})
 }
 
 // begin enters a command; its end comes once.

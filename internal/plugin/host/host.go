@@ -395,7 +395,7 @@ func (h handler) Notify(method string, params json.RawMessage) {
 		h.l.mu.Lock()
 		c := h.l.calls[line.Call]
 		h.l.mu.Unlock()
-		h.l.queue.put(c, line)
+		h.l.queue.put(c, line, len(params))
 	case plugin.NotifySpend:
 		var s plugin.Spend
 		if json.Unmarshal(params, &s) != nil || s.USD < 0 || s.InputTokens < 0 || s.OutputTokens < 0 {

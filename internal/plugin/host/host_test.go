@@ -51,7 +51,7 @@ type rig struct {
 	own  *lines // the program's log
 }
 
-func start(t testing.TB, as string, calls map[string]host.Func) *rig {
+func start(t testing.TB, as string, calls map[string]host.Func, env ...string) *rig {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -59,7 +59,7 @@ func start(t testing.TB, as string, calls map[string]host.Func) *rig {
 	}
 	r := &rig{own: &lines{}}
 	r.Plugin = host.New(host.Program{
-		Name: "agentenv-acme 1.2.0", Distribution: &plugin.Named{Name: "agentenv-acme", Version: "1.2.0"}, Argv: []string{self}, Env: []string{role + "=" + as},
+		Name: "agentenv-acme 1.2.0", Distribution: &plugin.Named{Name: "agentenv-acme", Version: "1.2.0"}, Argv: []string{self}, Env: append([]string{role + "=" + as}, env...),
 	}, host.Options{
 		Host: plugin.Named{Name: "agent-env", Version: "1"}, Env: func(k string) (string, bool) { return k + "-value", k == "LANG" || k == "SECRET" },
 		Log: slog.New(r.own), TempDir: t.TempDir(), Calls: calls, CancelTime: 200 * time.Millisecond,

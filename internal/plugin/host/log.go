@@ -15,18 +15,19 @@ import (
 // Limits of logs.
 const (
 	maxQueued    = 256      // lines that wait to be written
+	maxWaiting   = 16 << 20 // bytes of them
 	maxLine      = 64 << 10 // bytes of one
 	maxLogLines  = 10_000   // of one call
 	maxLogBytes  = 16 << 20
 	maxLogFields = 64
 )
 
-// lines counts what a call has logged, what was dropped of it, and holds costs that found no room.
+// lines counts what a call has logged, what was dropped of it, and adds up costs that found no room.
 type lines struct {
 	written, bytes, dropped atomic.Int64
 
 	mu   sync.Mutex
-	owed []plugin.Spend
+	owed plugin.Spend
 }
 
 // allow tells whether one more line of n bytes is within the call's bounds.
@@ -45,24 +46,26 @@ func (c *Caller) settle() {
 	}
 	c.lines.mu.Lock()
 	owed := c.lines.owed
-	c.lines.owed = nil
+	c.lines.owed = plugin.Spend{}
 	c.lines.mu.Unlock()
-	for _, s := range owed {
-		c.Spend(s)
+	if owed != (plugin.Spend{}) {
+		c.Spend(owed)
 	}
 }
 
 // logQueue writes log lines in the order in which they came, so that the reader of messages never waits for who writes them.
 type logQueue struct {
-	log   *slog.Logger // of lines that belong to no call
-	items chan logItem
-	quit  chan struct{}
-	done  chan struct{}
+	log     *slog.Logger // of lines that belong to no call
+	items   chan logItem
+	waiting atomic.Int64 // bytes of lines in items
+	quit    chan struct{}
+	done    chan struct{}
 }
 
 type logItem struct {
 	c     *Caller
 	line  plugin.Line
+	size  int // of line, as it came
 	spend *plugin.Spend
 	flush chan<- struct{}
 }
@@ -101,20 +104,25 @@ func (q *logQueue) take(i logItem) {
 		i.c.Spend(*i.spend)
 	default:
 		q.write(i.c, i.line)
+		q.waiting.Add(-int64(i.size))
 	}
 }
 
-// put makes a line wait to be written, or drops it.
-func (q *logQueue) put(c *Caller, line plugin.Line) {
-	if c != nil && !c.lines.allow(len(line.Message)) {
+// put makes a line that came as size bytes, its fields included, wait to be written, or drops it.
+func (q *logQueue) put(c *Caller, line plugin.Line, size int) {
+	if c != nil && !c.lines.allow(size) {
 		return
 	}
-	select {
-	case q.items <- logItem{c: c, line: line}:
-	default:
-		if c != nil {
-			c.lines.dropped.Add(1)
+	if q.waiting.Add(int64(size)) <= maxWaiting {
+		select {
+		case q.items <- logItem{c: c, line: line, size: size}:
+			return
+		default:
 		}
+	}
+	q.waiting.Add(-int64(size))
+	if c != nil {
+		c.lines.dropped.Add(1)
 	}
 }
 
@@ -127,7 +135,9 @@ func (q *logQueue) spend(c *Caller, s plugin.Spend) {
 	case q.items <- logItem{c: c, spend: &s}:
 	default:
 		c.lines.mu.Lock()
-		c.lines.owed = append(c.lines.owed, s)
+		c.lines.owed.USD += s.USD
+		c.lines.owed.InputTokens += s.InputTokens
+		c.lines.owed.OutputTokens += s.OutputTokens
 		c.lines.mu.Unlock()
 	}
 }

@@ -60,6 +60,8 @@ func play(as string) int {
 	case "dead":
 		fmt.Fprintln(os.Stderr, "no module\nnamed \x1b[31mx")
 		return 3
+	case "floods":
+		playFlood(os.Getenv(floodRole))
 	case "closes":
 		answer(`{"jsonrpc":"2.0","id":1,"result":{"protocol_version":1,"plugin":{"name":"x","version":"1"}}}`)
 		_ = os.Stdout.Close()
