@@ -59,7 +59,7 @@ func (p *parser) require(label string, n doc.Node, text string) {
 		fix = "write it anew, without what can't be seen"
 	}
 	p.l.Add(diag.Problem{
-		Pos: diag.Pos{File: label, Line: line(n)}, Where: "requires", Code: "bundle.requires", Prefixed: true, Summary: repr(text) + " " + err.Error(), Fix: fix,
+		Pos: diag.Pos{File: label, Line: line(n)}, Where: "requires", Code: "bundle.requires", Prefixed: true, Summary: repr(requirement.Shown(text)) + " " + err.Error(), Fix: fix,
 	})
 }
 
@@ -90,8 +90,10 @@ func (b *Bundle) Unmet(ctx context.Context) (Unmet, error) {
 // Install are the requirements that plugin add can meet, as declared, each once.
 func (u Unmet) Install() []string {
 	var out []string
+	have := map[string]bool{}
 	for _, m := range u.List {
-		if text := strings.TrimSpace(m.Requirement.Text); !m.Core && !slices.Contains(out, text) {
+		if text := strings.TrimSpace(m.Requirement.Text); !m.Core && !have[text] {
+			have[text] = true
 			out = append(out, text)
 		}
 	}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/diag"
@@ -182,6 +184,7 @@ func TestBadManifests(t *testing.T) {
 			"bundle.toml: requires: 'a @ https://x.invalid/a.whl' names a URL; " +
 				"name a package and its versions, such as agentenv-acme>=1.2 (line 1)",
 		},
+		"a password": {files{"bundle.toml": "requires = ['a@git+https://user:s3cret@h/x']\n"}, "bundle.toml: requires: 'a@git+https://***@h/x' names a URL"},
 		"no requirement": {
 			files{"bundle.toml": "requires = ['a>=1 <2']\n"},
 			"bundle.toml: requires: 'a>=1 <2' isn't a requirement: versions are separated by commas, and ; begins a marker; " +
@@ -322,5 +325,23 @@ func TestUsesOfEveryGroup(t *testing.T) {
 	want := []string{"artifact type 'acme_data' at artifacts/d", "env type 'acme_env' at envs/e", "step type 'acme_check' at tasks/t.json"}
 	if !slices.Equal(got, want) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A bundle may list more than anybody means: telling what of it is missing takes time by its length, no more. Each is told once.
+func TestRequiresWithoutEnd(t *testing.T) {
+	u := Unmet{}
+	for i := range 100_000 {
+		for range 2 {
+			r, err := requirement.Parse("agentenv-p" + strconv.Itoa(i))
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.List = append(u.List, requirement.Unmet{Requirement: r})
+		}
+	}
+	begin := time.Now()
+	if got := u.Install(); len(got) != 100_000 || time.Since(begin) > 5*time.Second {
+		t.Errorf("%d after %s", len(got), time.Since(begin))
 	}
 }

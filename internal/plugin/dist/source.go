@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"agentenv.internal/agentenv/internal/requirement"
 )
 
 // errDryBuild: a dry run runs no code of packages.
@@ -41,7 +43,7 @@ func (w *work) resolve(ctx context.Context, dir string) error {
 	return err
 }
 
-// sources are those of what is added that are given as folders, archives or addresses and aren't wheels.
+// sources are, as messages show them, those of what is added that are given as folders, archives or addresses and aren't wheels.
 func (w *work) sources() []string {
 	var out []string
 	for _, spec := range w.change.Add {
@@ -52,7 +54,7 @@ func (w *work) sources() []string {
 			continue // NAME and versions
 		}
 		if at, _, _ = strings.Cut(strings.TrimSpace(at), "#"); !strings.HasSuffix(strings.ToLower(at), ".whl") {
-			out = append(out, spec)
+			out = append(out, requirement.Shown(spec))
 		}
 	}
 	return out
