@@ -187,7 +187,7 @@ func (p *parser) manifest(file string) {
 	}
 	for i, e := range r.Items() {
 		s, ok := e.Str()
-		if !ok || strings.TrimSpace(s) == "" {
+		if !ok {
 			p.at(name, e, "bundle.requires", "requires[%d] must be a requirement between quotes, not %s", i, doc.Show(e))
 			continue
 		}

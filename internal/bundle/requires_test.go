@@ -190,6 +190,8 @@ func TestBadManifests(t *testing.T) {
 			"bundle.toml: requires: 'a>=1 <2' isn't a requirement: versions are separated by commas, and ; begins a marker; " +
 				"name a package and its versions, such as agentenv-acme>=1.2 (line 1)",
 		},
+		"nothing":          {files{"bundle.toml": "requires = ['']\n"}, "bundle.toml: requires: '' isn't a requirement: it is empty; name a package"},
+		"no text":          {files{"bundle.toml": "requires = ['a', 3]\n"}, "bundle.toml: requires[1] must be a requirement between quotes, not 3 (line 1)"},
 		"an option":        {files{"bundle.toml": "requires = ['--index-url=https://x.invalid']\n"}, "bundle.toml: requires: '--index-url=https://x.invalid' isn't a requirement: it must begin"},
 		"a folder":         {files{"bundle.toml/x": "1"}, "bundle.toml: must be a file, not a folder"},
 		"another spelling": {files{"Bundle.TOML": ""}, "Bundle.TOML: rename to bundle.toml; names are case-sensitive"},

@@ -185,7 +185,7 @@ func TestHostileRequirementsReachNoInstaller(t *testing.T) {
 		"evil; os_name != \"\x1b[2K\ragentenv-browser\"": unseen, "a; os_name != '\u202ex'": unseen, "a; os_name != '\u2066x'": unseen, "a\u200b>=1": unseen,
 		"a\n--index-url=http://x.invalid": unseen, "a\x07": unseen, "a\u00a0>=1": unseen,
 		"a @ https://x.invalid/a.whl": url, "a@git+https://x.invalid/a": url, "a @ file:///a.whl ; os_name=='nt'": url,
-		"https://x.invalid/a.whl": none, "--index-url=https://x.invalid": none, "-e .": none, "-r evil": none, "./a": none, "a --pre": none, "a --index-url https://x.invalid": none, "": "must be a requirement between quotes",
+		"https://x.invalid/a.whl": none, "--index-url=https://x.invalid": none, "-e .": none, "-r evil": none, "./a": none, "a --pre": none, "a --index-url https://x.invalid": none, "": none, "  ": none, "\t": unseen,
 	} {
 		t.Run(requirement, func(t *testing.T) { refused(t, requirement, why, "y", 0) })
 	}
