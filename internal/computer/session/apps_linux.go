@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
+	"agentenv.internal/agentenv/sdk/computer/app"
 )
 
 const (
@@ -57,14 +58,14 @@ func (s *desktop) startDriver() error {
 		}
 	}
 	if len(s.config.Apps) > 0 {
-		type app struct {
+		type front struct {
 			Name   string   `json:"name"`
 			Socket string   `json:"socket"`
 			Paths  []string `json:"paths"`
 		}
-		var list []app
+		var list []front
 		for _, a := range s.config.Apps {
-			list = append(list, app{a.Name, s.socket(a.Name), append([]string{}, a.Paths...)})
+			list = append(list, front{a.Name, s.socket(a.Name), append([]string{}, a.Paths...)})
 		}
 		b, err := json.Marshal(list)
 		if err != nil {
@@ -98,7 +99,7 @@ func (s *desktop) startApps(ctx context.Context) error {
 		if err := s.install(ctx, a); err != nil {
 			return fmt.Errorf("install the app %s: %w", a.Name, err)
 		}
-		if err := s.startApp(i); err != nil {
+		if err := s.startApp(ctx, i); err != nil {
 			return fmt.Errorf("the app %s: %w", a.Name, err)
 		}
 	}
@@ -143,8 +144,13 @@ func (s *desktop) install(ctx context.Context, a App) error {
 	return atomicfile.WriteBytes(done, 0o600, nil)
 }
 
-func (s *desktop) startApp(i int) error {
+func (s *desktop) startApp(ctx context.Context, i int) error {
 	a := s.config.Apps[i]
+	if len(a.Server) > 0 { // one of ours sees to that itself
+		if err := app.FreeSocket(ctx, s.socket(a.Name)); err != nil {
+			return err
+		}
+	}
 	p := program{argv: a.Server, dir: a.Dir, vars: s.vars(a)}
 	if len(p.argv) == 0 {
 		p.path, p.argv = "/proc/self/exe", []string{"agent-env", "computer", "app", "serve", a.Dir, "--name", a.Name, "--launch"}
@@ -170,5 +176,5 @@ func (s *desktop) startApp(i int) error {
 // appAgain starts the server of an app that ended.
 func (s *desktop) appAgain(ctx context.Context, name string) error {
 	i := slices.IndexFunc(s.config.Apps, func(a App) bool { return a.Name == name })
-	return s.again(ctx, "the server of the app "+name, s.apps[i], func(context.Context) error { return s.startApp(i) })
+	return s.again(ctx, "the server of the app "+name, s.apps[i], func(ctx context.Context) error { return s.startApp(ctx, i) })
 }
