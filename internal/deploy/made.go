@@ -53,7 +53,7 @@ func (m *maker) packages(ctx context.Context, r EnvRequest, p envstore.Part) (*t
 		index = DefaultPythonIndex
 	}
 	// A file of requirements may name others of the folder, and the folder itself.
-	key := keyOf("python", string(p.Source.Digest), file.Path, index, pythonOf())
+	key := keyOf("python with its short name", string(p.Source.Digest), file.Path, index, pythonOf())
 	return m.get(ctx, key, func(ctx context.Context, dir string) error {
 		egress, err := egressOf(ctx, index)
 		if err != nil {
@@ -69,15 +69,25 @@ func (m *maker) packages(ctx context.Context, r EnvRequest, p envstore.Part) (*t
 
 // installScript installs a file of requirements into a folder, by whichever installer the machine has.
 const installScript = `
-mkdir -p "$2"
+install_into() {
+  "$@"
+  if [ ! -e "$folder/bin/python" ]; then # most machines have python3 alone
+    mkdir -p "$folder/bin"
+    printf '#!/bin/sh\nexec python3 "$@"\n' >"$folder/bin/python"
+    chmod 755 "$folder/bin/python"
+  fi
+  exit 0
+}
+folder=$2
+mkdir -p "$folder"
 if command -v uv >/dev/null; then
-  exec uv pip install --no-cache --python python3 --target "$2" --default-index "$3" -r "$1"
+  install_into uv pip install --no-cache --python python3 --target "$2" --default-index "$3" -r "$1"
 fi
 if python3 -m pip --version >/dev/null 2>&1; then
-  exec python3 -m pip install --no-cache-dir --disable-pip-version-check --no-input --target "$2" --index-url "$3" -r "$1"
+  install_into python3 -m pip install --no-cache-dir --disable-pip-version-check --no-input --target "$2" --index-url "$3" -r "$1"
 fi
 if python3 -m venv /tmp/installer >/dev/null 2>&1; then
-  exec /tmp/installer/bin/pip install --no-cache-dir --disable-pip-version-check --no-input --target "$2" --index-url "$3" -r "$1"
+  install_into /tmp/installer/bin/pip install --no-cache-dir --disable-pip-version-check --no-input --target "$2" --index-url "$3" -r "$1"
 fi
 echo "there is neither uv nor pip on this machine's system path: install one" >&2
 exit 1

@@ -253,6 +253,10 @@ func (d *simple) argv(x instruction) []string {
 	var out []string
 	if err := json.Unmarshal([]byte(x.rest), &out); err != nil || len(out) == 0 {
 		d.fault(x.line, "%s must be a list such as [\"python3\", \"server.py\"]", x.word)
+		return nil
+	}
+	if out[0] == "python" { // images of Python have both names, most machines the other one alone
+		out[0] = "python3"
 	}
 	return out
 }

@@ -8,7 +8,7 @@ import (
 func TestProcessOf(t *testing.T) {
 	for src, want := range map[string]string{
 		"FROM python:3.11-slim\nWORKDIR /app\nCOPY requirements.txt .\nRUN pip install --no-cache-dir -r requirements.txt\nCOPY . .\nENV MCP_PORT=9000 COLOUR='light blue'\n" +
-			"# end\nEXPOSE 9000\nCMD [\"python\", \"server.py\"]\n": "command = [\"python\", \"server.py\"]\npython = \"requirements.txt\"\nport = 9000\n\n[env]\nCOLOUR = \"light blue\"\n",
+			"# end\nEXPOSE 9000\nCMD [\"python\", \"server.py\"]\n": "command = [\"python3\", \"server.py\"]\npython = \"requirements.txt\"\nport = 9000\n\n[env]\nCOLOUR = \"light blue\"\n",
 		"from scratch\nCOPY --chown=1:1 server /app/server\nWORKDIR /app\nENTRYPOINT [\"./server\"]\nCMD [\"--fast\"]":      "command = [\"./server\", \"--fast\"]\n",
 		"FROM a\nRUN useradd --create-home app\nUSER app\nRUN pip3 install \\\n  -q -r \\\n  r.txt\nENV A b c\nCMD [\"x\"]": "command = [\"x\"]\npython = \"r.txt\"\n\n[env]\nA = \"b c\"\n",
 	} {
