@@ -9,6 +9,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"agentenv.internal/agentenv/internal/artifact"
@@ -87,9 +89,14 @@ func (s *Store) notFound(ctx context.Context, k store.Kind, id string, version i
 		}
 	}
 	fix := fmt.Sprintf("agent-env %s list shows what is", k)
-	ids, err := known(ctx, s.store, k)
-	if near := diag.Nearest(id, ids); err == nil && near != "" {
-		fix = "did you mean " + diag.Repr(near) + "?"
+	if ids, err := known(ctx, s.store, k); err == nil {
+		near := diag.Nearest(id, ids)
+		if i := slices.IndexFunc(ids, func(other string) bool { return strings.HasSuffix(other, "/"+id) }); id != "" && i >= 0 {
+			near = ids[i] // people see the end of ids wherever a bundle is run
+		}
+		if near != "" {
+			fix = "did you mean " + diag.Repr(near) + "?"
+		}
 	}
 	return fmt.Errorf("%s %s is %w; %s", k, diag.Repr(id), store.ErrNotFound, fix)
 }

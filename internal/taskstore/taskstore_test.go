@@ -271,6 +271,9 @@ func TestEvals(t *testing.T) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}
+	if _, err := s.Get(ctx, store.Task, "c", 0); err == nil || err.Error() != "task 'c' is not in the store; did you mean '@local/~/b/c'?" {
+		t.Errorf("the end of an id: %v", err)
+	}
 	if _, _, err := s.AddTasks(ctx, "e", 9, parse(t, `["b"]`)); !errors.Is(err, store.ErrNotFound) || err.Error() != "version 9 of eval 'e' is not in the store; the latest is version 4" {
 		t.Error(err)
 	}

@@ -77,7 +77,7 @@ func (m *Models) Name(ctx context.Context, role string, chosen map[string]string
 			return n, nil
 		}
 	}
-	return "", fmt.Errorf("nothing names a model for the %s: %w; set model.default in the configuration", role, ErrNone)
+	return "", fmt.Errorf("nothing names a model for the %s: %w; name one with --model, or set model.default in .agentenv/config.toml", role, ErrNone)
 }
 
 // Script is the id of the file that a scripted model's name names.
@@ -89,7 +89,7 @@ func NoEndpoint(name string) error {
 	if name == "" {
 		what = "the agent's model"
 	}
-	return fmt.Errorf("%s needs an endpoint: %w; set model.base_url and model.api_key, or name a scripted model", what, ErrNone)
+	return fmt.Errorf("%s needs an endpoint: %w; set LITELLM_BASE_URL and LITELLM_API_KEY, or model.base_url and model.api_key in .agentenv/config.toml, or name a scripted model", what, ErrNone)
 }
 
 // Model is the model of a name. baseURL is another endpoint than the configured one, which gets no key; "" is the configured one. An error is ErrNone,
