@@ -147,6 +147,27 @@ func (m *mirror) open(ctx context.Context, name string) (io.ReadCloser, error) {
 	return resp.Body, nil
 }
 
+// refs are the refs of a source as a source names them, where the mirror has ref; else nil.
+func (m *mirror) refs(src Source, ref string) map[string]string {
+	if m == nil || m.index.Sources[src.Key()] == nil || m.index.Sources[src.Key()].Refs[ref] == "" {
+		return nil
+	}
+	out := map[string]string{}
+	for name, commit := range m.index.Sources[src.Key()].Refs {
+		switch { // it knows names as they were asked for, and not whether they are of branches or of tags
+		case name == "":
+			name = "HEAD"
+		case strings.HasPrefix(name, "refs/"):
+		case IsRelease(name):
+			name = "refs/tags/" + name
+		default:
+			name = "refs/heads/" + name
+		}
+		out[name] = commit
+	}
+	return out
+}
+
 // find is the commit that a ref means in the mirror, and its tree; false for what it doesn't have.
 func (m *mirror) find(src Source, r Resolved) (_ Resolved, tree string, ok bool) {
 	s := m.index.Sources[src.Key()]

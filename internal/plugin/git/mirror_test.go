@@ -64,6 +64,14 @@ func TestMirror(t *testing.T) {
 			t.Errorf("%s: %+v, %v", at, all, err)
 		}
 	}
+	// What is newer is asked of the mirror, where it has what is installed.
+	behind := newStore(t, func(o *Options) { o.Policy.Mirror = served.URL })
+	if err := os.WriteFile(behind.Folder().Path(folder.Lock), []byte(strings.ReplaceAll(lock, row(t, s, "a").ResolvedSHA, strings.Repeat("1", 40))), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := behind.Outdated(t.Context()); err != nil || len(all) != 2 || all[0].Err != nil || !all[0].Behind || all[0].Latest != row(t, s, "a").ResolvedSHA || !all[1].Pinned {
+		t.Errorf("outdated: %+v, %v", all, err)
+	}
 	// What it lacks comes from the source, of which there is none.
 	offline := newStore(t, func(o *Options) { o.Policy.Mirror = dir })
 	if _, err := install(t.Context(), offline, false, Want{URL: a.URL(), Ref: "v2"}); err == nil || strings.Contains(err.Error(), "mirror") {

@@ -47,7 +47,8 @@ type Update struct {
 	Err        error
 }
 
-// Outdated asks the sources of all rows of the lock what they have now, each source once in five minutes. Errors are each row's own.
+// Outdated asks the sources of all rows of the lock what they have now, each source once in five minutes; what the mirror has is asked of it alone, as
+// an update takes it from there. Errors are each row's own.
 func (s *Store) Outdated(ctx context.Context) ([]Update, error) {
 	l, err := s.Lock(ctx)
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *Store) Outdated(ctx context.Context) ([]Update, error) {
 	}
 	rows := standings(l)
 	out := make([]Update, len(rows))
-	asked := &asking{s: s, dir: work.dir, hold: work.lock.File(), of: map[string]*answer{}}
+	asked := s.asking(ctx, work, false)
 	each(len(rows), func(i int) { out[i] = s.outdated(ctx, rows[i], asked) })
 	return out, errors.Join(ctx.Err(), work.close())
 }
@@ -81,7 +82,7 @@ func (s *Store) outdated(ctx context.Context, st Standing, asked *asking) Update
 	if u.Pinned = IsPinned(u.LatestRef); u.Pinned {
 		return u
 	}
-	refs, err := asked.refs(ctx, src)
+	refs, err := asked.refs(ctx, src, u.LatestRef)
 	if err != nil {
 		u.Err = err
 		return u
@@ -110,8 +111,7 @@ func (s *Store) Newest(ctx context.Context, src Source, ref string, compatible b
 		return "", err
 	}
 	defer func() { err = errors.Join(err, work.close()) }()
-	asked := &asking{s: s, dir: work.dir, hold: work.lock.File(), of: map[string]*answer{}, now: true}
-	refs, err := asked.refs(ctx, src)
+	refs, err := s.asking(ctx, work, true).refs(ctx, src, ref)
 	if err != nil {
 		return "", err
 	}
@@ -163,8 +163,19 @@ type asking struct {
 	dir  string
 	hold *os.File
 	now  bool // what was answered earlier doesn't count
-	mu   sync.Mutex
-	of   map[string]*answer
+	// mirror is the mirror of the policy, opened when it is needed first; nil without one.
+	mirror func() (*mirror, error)
+	mu     sync.Mutex
+	of     map[string]*answer
+}
+
+func (s *Store) asking(ctx context.Context, work *staging, now bool) *asking {
+	return &asking{s: s, dir: work.dir, hold: work.lock.File(), of: map[string]*answer{}, now: now, mirror: sync.OnceValues(func() (*mirror, error) {
+		if s.o.Policy.Mirror == "" {
+			return nil, nil
+		}
+		return openMirror(ctx, s.o.Policy.Mirror)
+	})}
 }
 
 type answer struct {
@@ -179,10 +190,17 @@ type noted struct {
 	Refs map[string]string `json:"refs"`
 }
 
-// refs are a source's branches and tags, annotated ones looked through, and HEAD.
-func (a *asking) refs(ctx context.Context, src Source) (map[string]string, error) {
+// refs are a source's branches and tags, annotated ones looked through, and HEAD; those that the mirror has, where ref is one of them.
+func (a *asking) refs(ctx context.Context, src Source, ref string) (map[string]string, error) {
 	if err := a.s.o.Policy.Allows(src); err != nil {
 		return nil, err
+	}
+	m, err := a.mirror()
+	if err != nil {
+		return nil, err
+	}
+	if refs := m.refs(src, ref); refs != nil {
+		return refs, nil
 	}
 	a.mu.Lock()
 	got := a.of[src.String()]
