@@ -22,22 +22,31 @@ import (
 )
 
 // gitPrograms are the git plugins that are on in the workspace here and bring types or bundles; none where there is no workspace. Their files and
-// packages are held until Close. One that can't be used stops no other: `plugin show` tells.
+// packages are held until Close. One that can't be used stops no other: it is logged, and `plugin show` and `plugin check` tell.
 func (a *App) gitPrograms(ctx context.Context) []host.Beside {
+	out, unfit := a.usableGit(ctx)
+	for _, id := range slices.Sorted(maps.Keys(unfit)) {
+		a.opt.Log.Warn("a git plugin is not used", "plugin", id, "reason", unfit[id])
+	}
+	return out
+}
+
+// usableGit is gitPrograms, with why others that are on can't be used, by id.
+func (a *App) usableGit(ctx context.Context) (out []host.Beside, unfit map[string]string) {
+	unfit = map[string]string{}
 	all, err := a.enabledPlugins(ctx)
 	if errors.Is(err, folder.ErrNone) {
-		return nil
+		return nil, unfit
 	}
 	if err != nil {
 		a.opt.Log.Warn("the workspace's git plugins can't be read", "error", err)
-		return nil
+		return nil, unfit
 	}
 	a.onClose(func(context.Context) error { return all.Close() })
-	var out []host.Beside
 	for _, p := range all.All {
 		if !p.Enabled {
 			if p.Problem != "" {
-				a.opt.Log.Warn("a git plugin is not used", "plugin", p.ID, "reason", p.Problem)
+				unfit[p.ID] = p.Problem
 			}
 			continue
 		}
@@ -48,7 +57,7 @@ func (a *App) gitPrograms(ctx context.Context) []host.Beside {
 		if len(p.Manifest.Types) > 0 {
 			deps, err := a.openDeps(ctx, p)
 			if err != nil {
-				a.opt.Log.Warn("a git plugin is not used", "plugin", p.ID, "reason", err)
+				unfit[p.ID] = err.Error()
 				continue
 			}
 			a.onClose(func(context.Context) error { return deps.Close() })
@@ -61,7 +70,7 @@ func (a *App) gitPrograms(ctx context.Context) []host.Beside {
 			out = append(out, b)
 		}
 	}
-	return out
+	return out, unfit
 }
 
 // enabledPlugins are the git plugins of the workspace here, whose configuration counts; folder.ErrNone where there is none.

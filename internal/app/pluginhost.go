@@ -130,10 +130,7 @@ func (a *App) ofPlugins(ctx context.Context) []Installed {
 		if !c.Usable() && c.Code != dist.CodeBuiltinName {
 			continue
 		}
-		dir, err := filepath.Join(c.Dir, filepath.FromSlash(c.Value)), error(nil)
-		if c.Git == "" {
-			dir, err = dist.BundleFolder(c.Claim)
-		}
+		dir, err := dist.BundleFolder(c.Claim)
 		if err != nil {
 			continue // `plugin check` tells
 		}

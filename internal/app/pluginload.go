@@ -20,7 +20,8 @@ import (
 type pluginLoader struct {
 	a         *App
 	e         *dist.Environment
-	callbacks bool // those of options of the command line are called too
+	callbacks bool                   // those of options of the command line are called too
+	beside    map[string]host.Beside // git plugins, by their folders
 }
 
 // Load imports what is written in Python, and asks executables what they serve.
@@ -87,6 +88,10 @@ type served struct {
 
 // ask starts the executable of a claim, asks what it serves, and ends it.
 func (l pluginLoader) ask(ctx context.Context, c dist.Claim) served {
+	if b, ok := l.beside[c.Dir]; ok && c.Git != "" {
+		types, err := l.a.askTypes(ctx, b.Program())
+		return served{types: types, err: err}
+	}
 	path := l.e.Script(c.Value)
 	if path == "" {
 		return served{missing: "it installed no executable " + diag.Repr(c.Value)}

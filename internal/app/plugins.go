@@ -16,6 +16,7 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/plugin/dist"
+	"agentenv.internal/agentenv/internal/plugin/host"
 	"agentenv.internal/agentenv/internal/plugin/pyhost"
 	"agentenv.internal/agentenv/internal/requirement"
 	"agentenv.internal/agentenv/internal/step"
@@ -78,6 +79,31 @@ func (a *App) PluginReport(ctx context.Context, load bool, commands dist.Names) 
 	return e.Report(ctx, o)
 }
 
+// CheckPlugins is PluginReport with everything loaded, git plugins of the workspace here that are on and serve types or bundles among them. A git plugin
+// that is on and can't be used is told with what can't be read.
+func (a *App) CheckPlugins(ctx context.Context, commands dist.Names) (dist.Report, error) {
+	e, err := a.PluginEnvironment(ctx)
+	if err != nil {
+		return dist.Report{}, err
+	}
+	o := a.reportOptions(e, commands)
+	beside, unfit := a.usableGit(ctx)
+	byDir := map[string]host.Beside{}
+	for _, b := range beside {
+		byDir[b.Dir] = b
+		o.Beside = append(o.Beside, b.Distribution())
+	}
+	o.Loader = pluginLoader{a: a, e: e, callbacks: true, beside: byDir}
+	r, err := e.Report(ctx, o)
+	if err != nil {
+		return r, err
+	}
+	for id, why := range unfit {
+		r.Discovery[id] = dist.Trouble{Code: dist.CodeLoadFailed, Reason: "the git plugin is on and not used: " + why}
+	}
+	return r, nil
+}
+
 // ChangePlugins installs distributions into the plugin environment, or removes them. An environment that this process has opened already
 // stays the one that it was. A removal of what the configuration names is refused unless force.
 func (a *App) ChangePlugins(ctx context.Context, c dist.Change, force bool, commands dist.Names, t dist.Talk) (dist.Outcome, error) {
@@ -124,7 +150,7 @@ func (a *App) named(ctx context.Context, remove []string) error {
 }
 
 func (a *App) reportOptions(e *dist.Environment, commands dist.Names) dist.ReportOptions {
-	return dist.ReportOptions{Builtin: a.builtinNames(commands), Impls: a.impls(), Config: a.configTrouble(), Loader: pluginLoader{a, e, true}, Aliases: a.Config().TypeAliases()}
+	return dist.ReportOptions{Builtin: a.builtinNames(commands), Impls: a.impls(), Config: a.configTrouble(), Loader: pluginLoader{a: a, e: e, callbacks: true}, Aliases: a.Config().TypeAliases()}
 }
 
 // builtinNames tells which names the program serves itself.

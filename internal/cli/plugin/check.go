@@ -17,7 +17,8 @@ func newCheck(p *verb.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check",
 		Short: "Load every plugin and say what doesn't take effect",
-		Long: `Loads everything that plugins provide and prints a line for each thing that doesn't take effect. It fails when there is one, and when the
+		Long: `Loads everything that plugins provide, git plugins that are on in the workspace here too, and prints a line for each thing that
+doesn't take effect. It fails when there is one, and when the
 configuration or the metadata of a package can't be read. What the configuration replaces is no problem.`,
 		Example: "  agent-env plugin check && echo all in effect",
 		Args:    verb.NoArgs,
@@ -41,7 +42,11 @@ type problem struct {
 }
 
 func check(ctx context.Context, p *verb.Program, cmd *cobra.Command, asJSON bool) error {
-	a, r, err := look(ctx, p, cmd, true)
+	a, err := p.App()
+	if err != nil {
+		return err
+	}
+	r, err := a.CheckPlugins(ctx, Taken(cmd.Root()))
 	if err != nil {
 		return err
 	}

@@ -60,6 +60,8 @@ type ReportOptions struct {
 	Config  *Trouble // what is wrong with the configuration: groups that it has a say in are blocked
 	Loader  Loader   // nil: nothing is imported
 	Only    []string // these groups alone; all when empty
+	// Beside are plugins that the environment doesn't hold, such as git plugins: their claims are settled with its own.
+	Beside []Distribution
 	// Aliases are the spellings that the configuration reads as other types of artifacts ([artifacts] type_aliases).
 	Aliases map[string]string
 }
@@ -89,6 +91,7 @@ func (e *Environment) Report(ctx context.Context, o ReportOptions) (Report, erro
 	if ctx.Err() != nil {
 		return Report{}, context.Cause(ctx)
 	}
+	all = slices.Concat(all, o.Beside)
 	r := Report{Groups: map[string]Trouble{}, Discovery: map[string]Trouble{}, Loaded: o.Loader != nil && o.Config == nil}
 	for _, p := range bad {
 		r.Discovery[p.Package] = Trouble{p.Code, fmt.Sprintf("%s: %s", p.Path, p.Reason)}
@@ -369,12 +372,20 @@ func (e *Environment) checkBundles(found []Contribution) {
 	}
 }
 
-// BundleFolder is where the bundle of a claim of GroupBundles stands: <package>/<name> beside the distribution's metadata.
+// BundleFolder is where the bundle of a claim of GroupBundles stands: <package>/<name> beside the distribution's metadata, or the folder that a git
+// plugin names.
 func BundleFolder(c Claim) (string, error) {
 	if strings.ContainsAny(c.Name, `/\`) || c.Name == "." || c.Name == ".." {
 		return "", fmt.Errorf("%s can't be the name of a bundle", quote(c.Name))
 	}
 	dir := filepath.Dir(c.Dir)
+	if c.Git != "" { // a git plugin's value is the folder
+		dir = filepath.Join(c.Dir, filepath.FromSlash(c.Value))
+		if info, err := os.Stat(dir); err != nil || !info.IsDir() || !filepath.IsLocal(filepath.FromSlash(c.Value)) {
+			return "", fmt.Errorf("it has no folder %s", quote(c.Value))
+		}
+		return dir, nil
+	}
 	for part := range strings.SplitSeq(c.Value, ".") {
 		if !identifier(part) {
 			return "", fmt.Errorf("%s is no package: a bundle's value is a dotted package name", quote(c.Value))

@@ -19,8 +19,8 @@ type Beside struct {
 	Bundles     []dist.EntryPoint // folders with bundles: name and folder
 }
 
-// distribution is the plugin as claims are settled.
-func (b Beside) distribution() dist.Distribution {
+// Distribution is the plugin as claims are settled.
+func (b Beside) Distribution() dist.Distribution {
 	d := dist.Distribution{Name: b.ID, Version: b.Version, Dir: b.Dir, Git: b.Where, Entries: b.Bundles}
 	for _, t := range b.Types {
 		d.Types = append(d.Types, dist.EntryPoint{Group: t.Group, Name: t.Name, Value: b.Argv[0]})
@@ -28,7 +28,7 @@ func (b Beside) distribution() dist.Distribution {
 	return d
 }
 
-// program is how the plugin is started.
-func (b Beside) program() Program {
+// Program is how the plugin is started.
+func (b Beside) Program() Program {
 	return Program{Name: b.ID + " " + b.Version, Distribution: &plugin.Named{Name: b.ID, Version: b.Version}, Git: true, Argv: b.Argv, Env: b.Env, Extra: b.Extra}
 }

@@ -108,7 +108,7 @@ func (p *Plugins) find(ctx context.Context) []dist.Contribution {
 	all = slices.Clone(all) // the answer is the environment's
 	beside := p.beside()
 	for _, id := range slices.Sorted(maps.Keys(beside)) {
-		all = append(all, beside[id].distribution())
+		all = append(all, beside[id].Distribution())
 	}
 	return dist.Resolve(all, p.setup.Builtin, markers)
 }
@@ -344,7 +344,7 @@ func (p *Plugins) besideServer(c dist.Contribution) (*Plugin, error) {
 	if p.closed {
 		return nil, errClosed
 	}
-	s := New(b.program(), p.setup.Options)
+	s := New(b.Program(), p.setup.Options)
 	p.execs[key] = s
 	return s, nil
 }
