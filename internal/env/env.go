@@ -182,7 +182,15 @@ func Check(typ string, n doc.Node, providers []string, l *diag.List) {
 
 // CheckName refuses an environment name that a gateway deployment can't have, whether n says it or its sources do.
 func CheckName(name, provider string, n doc.Node, l *diag.List) {
-	if provider == ProviderGateway && slices.Contains(Reserved(), name) {
+	if provider != ProviderGateway {
+		return
+	}
+	if strings.ContainsFunc(name, func(r rune) bool {
+		return strings.ContainsRune("/?#%", r) || unicode.IsSpace(r) || unicode.IsControl(r)
+	}) { // as the gateway does
+		fault(l, n, "environment_name", "env.name.route", "%s can't be the name of an environment behind a gateway, which is part of its addresses: no spaces, /, ?, # or %%", diag.Repr(name))
+	}
+	if slices.Contains(Reserved(), name) {
 		fault(l, n, "environment_name", "env.name.reserved", "%s is a container of every gateway; names taken: %s", diag.Repr(name), strings.Join(Reserved(), ", "))
 	}
 }
