@@ -80,3 +80,37 @@ func TestManagerThatEnds(t *testing.T) {
 		t.Errorf("it was waited for for %s", took)
 	}
 }
+
+// TestManagerEndsWithItsServer: a window manager that ends with its X server is started again with it, and that is no death of its own.
+func TestManagerEndsWithItsServer(t *testing.T) {
+	s := standing(t)
+	s.config.Manager = []string{"openbox"}
+	if err := s.startManager(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	if s.driver, err = s.spawn(program{argv: []string{"sleep", "600"}}); err != nil {
+		t.Fatal(err)
+	}
+	defer s.driver.stop()
+	s.awaitManager(t.Context())
+	for i := range 3 {
+		if err := s.x.cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		<-s.x.done
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		if err := s.hold(ctx); err != nil {
+			t.Errorf("%d: %v", i, err)
+		}
+		cancel()
+		if isDone(s.x) || isDone(s.manager) {
+			t.Fatalf("%d: not both stand", i)
+		}
+	}
+	s.manager.stop()
+	s.x.stop()
+	if len(s.died["the X server"]) != 3 || len(s.died["the window manager"]) != 0 {
+		t.Errorf("%v", s.died)
+	}
+}

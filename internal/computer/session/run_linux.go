@@ -172,6 +172,17 @@ func (s *desktop) startX(ctx context.Context) error {
 	return nil
 }
 
+// startXAgain starts an X server in place of one that ended, and a window manager in place of that which ended with it.
+func (s *desktop) startXAgain(ctx context.Context) error {
+	if err := s.startX(ctx); err != nil || s.manager == nil {
+		return err
+	}
+	s.manager.stop()
+	err := s.startManager()
+	s.awaitManager(ctx)
+	return err
+}
+
 func (s *desktop) startManager() (err error) {
 	if len(s.config.Manager) == 0 {
 		return nil
@@ -234,7 +245,7 @@ func (s *desktop) hold(ctx context.Context) error {
 		case <-s.driver.done:
 			return fmt.Errorf("the driver ended: %w", s.driver.said())
 		case <-s.x.done:
-			if err := s.again(ctx, "the X server", s.x, s.startX); err != nil {
+			if err := s.again(ctx, "the X server", s.x, s.startXAgain); err != nil {
 				return err
 			}
 		case <-s.manager.ended():
