@@ -198,3 +198,23 @@ func TestRefusedObjectIsNamed(t *testing.T) {
 		t.Error(got)
 	}
 }
+
+// A mirror that leads on and on is given up at once, and one that leads elsewhere too.
+func TestMirrorThatRedirects(t *testing.T) {
+	asked := 0
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked++
+		if strings.HasPrefix(r.URL.Path, "/far/") {
+			http.Redirect(w, r, "http://elsewhere.invalid/"+mirrorIndex, http.StatusFound)
+			return
+		}
+		http.Redirect(w, r, r.URL.Path, http.StatusFound)
+	}))
+	defer s.Close()
+	for at, want := range map[string]string{s.URL: "it leads on more often than can be meant", s.URL + "/far": "it leads elsewhere, to elsewhere.invalid"} {
+		asked = 0
+		if _, err := openMirror(t.Context(), at); err == nil || !strings.Contains(err.Error(), want) || asked > 2*maxRedirects {
+			t.Errorf("%s: asked %d times: %v", at, asked, err)
+		}
+	}
+}
