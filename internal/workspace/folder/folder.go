@@ -105,7 +105,8 @@ func (t *Tx) Read(name string) ([]byte, error) {
 	return t.f.Read(name)
 }
 
-// Write makes data the content of a file when the change commits. Mode is that of a file that doesn't exist yet.
+// Write makes data the content of a file when the change commits. Mode is that of a file that doesn't exist yet, and one that is the owner's alone that of any:
+// what is written may be secret. A symbolic link is refused.
 func (t *Tx) Write(name string, mode fs.FileMode, data []byte) error {
 	return t.put(write{Name: name, Mode: mode, data: append([]byte{}, data...)})
 }
@@ -124,6 +125,9 @@ func (t *Tx) put(w write) error {
 			return nil
 		}
 	}
+	if fi, err := os.Lstat(t.f.Path(w.Name)); err == nil && fi.Mode().Type() == fs.ModeSymlink {
+		return fmt.Errorf("%s is a symbolic link, and a change would put a file in its place: change what it leads to by hand, or put that file here", t.f.Path(w.Name))
+	}
 	old, err := t.f.Read(w.Name)
 	if err != nil {
 		return err
@@ -131,7 +135,7 @@ func (t *Tx) put(w write) error {
 	w.old = old
 	if old != nil {
 		w.Before = digest(old)
-		if fi, err := os.Stat(t.f.Path(w.Name)); err == nil {
+		if fi, err := os.Stat(t.f.Path(w.Name)); err == nil && (w.Mode&0o077 != 0 || w.Gone) {
 			w.Mode = fi.Mode().Perm()
 		}
 	}

@@ -134,3 +134,52 @@ func TestChangesAreSerial(t *testing.T) {
 		t.Errorf("twenty changes: %q", got)
 	}
 }
+
+// Secrets are the owner's alone whatever the file was; other files keep who may read them.
+func TestModes(t *testing.T) {
+	f := workspace(t)
+	for name, was := range map[string]os.FileMode{Secrets: 0o644, Config: 0o600, Lock: 0o640} {
+		if err := os.WriteFile(f.Path(name), []byte("old"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(f.Path(name), was); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Change(t.Context(), func(tx *Tx) error {
+		return errors.Join(tx.Write(Secrets, 0o600, []byte("new")), tx.Write(Config, 0o644, []byte("new")), tx.Write(Lock, 0o644, []byte("new")))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]os.FileMode{Secrets: 0o600, Config: 0o600, Lock: 0o640} {
+		fi, err := os.Stat(f.Path(name))
+		if err != nil || fi.Mode().Perm() != want || content(t, f, name) != "new" {
+			t.Errorf("%s: %v, %v", name, fi.Mode(), err)
+		}
+	}
+}
+
+// What is kept elsewhere, as people keep their settings, isn't cut off from its place.
+func TestLinksStay(t *testing.T) {
+	for _, there := range []bool{true, false} {
+		f := workspace(t)
+		far := filepath.Join(t.TempDir(), "config.toml")
+		if there {
+			if err := os.WriteFile(far, []byte("mine"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Symlink(far, f.Path(Config)); err != nil {
+			t.Fatal(err)
+		}
+		err := f.Change(t.Context(), func(tx *Tx) error {
+			return errors.Join(tx.Write(Lock, 0o644, []byte("{}")), tx.Write(Config, 0o644, []byte("new")))
+		})
+		if err == nil || !strings.Contains(err.Error(), "config.toml is a symbolic link") {
+			t.Errorf("%v", err)
+		}
+		if got, err := os.Readlink(f.Path(Config)); got != far || err != nil || content(t, f, Lock) != "" {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+}
