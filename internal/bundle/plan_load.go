@@ -48,7 +48,7 @@ func (p *planner) loadedBy(ctx context.Context, e *Entry) error {
 		}
 		for _, x := range data {
 			for _, d := range p.loads(x) {
-				if servers[d.name] {
+				if servers[d.name] || d.name == "" { // one without a name is a problem of its own
 					continue
 				}
 				p.l.Add(diag.Problem{

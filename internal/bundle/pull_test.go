@@ -165,3 +165,14 @@ func TestPulls(t *testing.T) {
 		t.Error("pulled from nothing")
 	}
 }
+
+// Data whose environment has no name is told of once, not also as data that no server takes.
+func TestNamelessDataIsOneProblem(t *testing.T) {
+	_, got := pulled(t, open(t, files{
+		"tasks/t.json": `[{"id":"l","type":"load_artifact","env_id":"k","artifact_id":"w"}]`, "envs/k/Dockerfile": "x", "envs/k/env.toml": "environment_name='crm'",
+		"artifacts/w/artifact.toml": "type='environment'", "artifacts/w/a": "1",
+	}), installed(), fakeView{})
+	if got != "artifacts/w: artifact.toml: environment_name is missing; write it: a string (line 1)" {
+		t.Error(got)
+	}
+}
