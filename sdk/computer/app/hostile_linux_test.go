@@ -104,7 +104,7 @@ func TestResetWhileOthersWrite(t *testing.T) {
 	r := serve(t, notes(), map[string]string{"Notes/welcome": "hi", "Notes/sub/a": "a", ".notesrc": "rc"})
 	stop := make(chan struct{})
 	var all sync.WaitGroup
-	for k := range 4 {
+	for k := range 2 {
 		all.Go(func() {
 			for i := 0; ; i++ {
 				select {
@@ -119,7 +119,7 @@ func TestResetWhileOthersWrite(t *testing.T) {
 			}
 		})
 	}
-	for range 20 {
+	for range 5 {
 		if got := r.reset(); got != "{}" {
 			t.Errorf("a reset answers %s", got)
 		}
