@@ -32,7 +32,7 @@ type agentView struct {
 func viewAgent(w workspace.Workspace) agentView {
 	out := agentView{ID: w.ID, Name: w.Name, Root: w.Root, Bundle: w.Bundle, Created: w.Created, Tools: some(w.RequiresTools)}
 	if w.Problem != "" {
-		out.Problem = text(w.Problem)
+		out.Problem = new(w.Problem)
 	}
 	return out
 }

@@ -111,9 +111,6 @@ func (s *Server) installed(ctx context.Context, c *call) (any, error) {
 
 func some(s []string) []string { return append([]string{}, s...) }
 
-//go:fix inline
-func text(s string) *string { return new(s) }
-
 func (s *Server) updates(ctx context.Context, c *call) (any, error) {
 	if err := c.body.done(); err != nil {
 		return nil, err

@@ -125,9 +125,6 @@ func ViewPlugin(fetched git.Fetched, ref string, m *git.Manifest) PluginView {
 
 func all(s []string) []string { return append([]string{}, s...) }
 
-//go:fix inline
-func message(s string) *string { return new(s) }
-
 // RowView is a row of the lock as sync, verify and list print it.
 type RowView struct {
 	ID      string    `json:"id"`

@@ -44,7 +44,7 @@ func left(t *testing.T, dir string) string {
 }
 
 // Row 96: a failure at any step leaves no folder, and the name is free.
-func TestRow96NothingIsLeft(t *testing.T) {
+func TestRow96NothingIsLeft(t *testing.T) { //nolint:tparallel // its parts share a folder
 	t.Parallel()
 	m, dir := maker(t)
 	boom := errors.New("boom")

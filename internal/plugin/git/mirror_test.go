@@ -85,7 +85,7 @@ func TestMirror(t *testing.T) {
 }
 
 // A mirror that lies, or can't be read, installs nothing.
-func TestBadMirror(t *testing.T) {
+func TestBadMirror(t *testing.T) { //nolint:tparallel // its parts share a store
 	t.Parallel()
 	a := gittest.Plugin(t, "a")
 	s := newStore(t)
