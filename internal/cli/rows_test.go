@@ -46,7 +46,7 @@ func held(t *testing.T, rows []row, dirs ...string) {
 		case reason:
 			continue
 		}
-		for _, name := range strings.Fields(r.held) {
+		for name := range strings.FieldsSeq(r.held) {
 			if !there[name] || !strings.HasPrefix(name, "Test") && !script.MatchString(name) {
 				t.Errorf("row %s names %s, which isn't there", r.name, name)
 			}

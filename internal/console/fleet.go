@@ -2,6 +2,7 @@ package console
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -67,9 +68,7 @@ func (s *Server) order(c *call) (o workspace.Order, a gitplugins.Activation, err
 	b := c.body
 	o = workspace.Order{Name: b.text("name"), Bundle: b.text("bundle"), Ref: b.text("ref"), Soul: b.text("soul"), Root: b.text("dir"), RequiresTools: b.list("requires_tools")}
 	a = gitplugins.Activation{Typed: b.values("inputs"), Secrets: b.pairs("secrets")}
-	for k, v := range b.values("config_inputs") {
-		a.Typed[k] = v
-	}
+	maps.Copy(a.Typed, b.values("config_inputs"))
 	inherit := b.flag("inherit_config")
 	if b.flag("start") || !b.get("port").IsNull() {
 		b.fault("start", "and port are not for this console, which starts no agent: leave them out, and serve it with agent-env workspace run NAME")
