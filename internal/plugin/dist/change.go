@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -40,6 +41,15 @@ type Change struct {
 	DryRun    bool     // only say what would be done; the environment and the state root stay untouched
 	Keep      bool     // make the new generation current in spite of problems
 	Plain     bool     // the packages are no plugins: what they offer is neither looked at nor loaded
+}
+
+// hides tells whether the places that packages come from hold a name or password. Such places go to the installer by its variables: argv is
+// everybody's to read, and is shown.
+func (c Change) hides() bool {
+	return slices.ContainsFunc(append([]string{c.IndexURL}, c.FindLinks...), func(place string) bool {
+		u, err := url.Parse(place)
+		return err == nil && u.User != nil || err != nil && strings.Contains(place, "@")
+	})
 }
 
 // Talk is how a change speaks with people. Every function may be nil; lines are clean and have no line end.

@@ -30,6 +30,7 @@ type installer interface {
 	start(ctx context.Context, w *work, dir string) error                // makes a copy of the current generation, or an empty one
 	own(ctx context.Context, w *work, dir string, wheels []string) error // installs the program's own wheels
 	addition(dir string, c Change, how asked) []string
+	variables(c Change) []string // say where packages come from, in the place of addition's options, when that holds a password
 	removal(dir string, names []string) []string
 	// needsSource tells whether a plan without building, which failed with these words, may do with it.
 	needsSource(c Change, said string) bool
@@ -99,13 +100,30 @@ func (u *uvTool) addition(dir string, c Change, how asked) []string {
 	if how.wheels {
 		argv = append(argv, "--no-build")
 	}
-	if c.IndexURL != "" {
-		argv = append(argv, "--default-index", c.IndexURL)
-	}
-	for _, f := range c.FindLinks {
-		argv = append(argv, "--find-links", uncut(f))
+	if !c.hides() {
+		if c.IndexURL != "" {
+			argv = append(argv, "--default-index", c.IndexURL)
+		}
+		for _, f := range c.FindLinks {
+			argv = append(argv, "--find-links", uncut(f))
+		}
 	}
 	return append(append(argv, "--"), c.Add...)
+}
+
+func (u *uvTool) variables(c Change) []string {
+	var out []string
+	if c.IndexURL != "" {
+		out = append(out, "UV_DEFAULT_INDEX="+c.IndexURL, "UV_INDEX_URL="+c.IndexURL) // the second is read by older ones
+	}
+	if len(c.FindLinks) > 0 {
+		all := make([]string, len(c.FindLinks))
+		for i, f := range c.FindLinks {
+			all[i] = strings.ReplaceAll(uncut(f), ",", "%2C")
+		}
+		out = append(out, "UV_FIND_LINKS="+strings.Join(all, ","))
+	}
+	return out
 }
 
 // uncut is a folder that uv doesn't take for several: it divides values of the option at commas.
@@ -187,13 +205,39 @@ func (p *pipTool) addition(dir string, c Change, how asked) []string {
 	if how.wheels {
 		argv = append(argv, "--only-binary", ":all:")
 	}
-	if c.IndexURL != "" {
-		argv = append(argv, "--index-url", c.IndexURL)
-	}
-	for _, f := range c.FindLinks {
-		argv = append(argv, "--find-links", f)
+	if !c.hides() {
+		if c.IndexURL != "" {
+			argv = append(argv, "--index-url", c.IndexURL)
+		}
+		for _, f := range c.FindLinks {
+			argv = append(argv, "--find-links", f)
+		}
 	}
 	return append(append(argv, "--"), c.Add...)
+}
+
+func (p *pipTool) variables(c Change) []string {
+	var out []string
+	if c.IndexURL != "" {
+		out = append(out, "PIP_INDEX_URL="+c.IndexURL)
+	}
+	if len(c.FindLinks) > 0 {
+		all := make([]string, len(c.FindLinks))
+		for i, f := range c.FindLinks {
+			all[i] = unspaced(f)
+		}
+		out = append(out, "PIP_FIND_LINKS="+strings.Join(all, " "))
+	}
+	return out
+}
+
+// unspaced is a folder that pip doesn't take for several: it divides values of the variable at spaces.
+func unspaced(folder string) string {
+	if !filepath.IsAbs(folder) || !strings.ContainsAny(folder, " \t\n") {
+		return folder
+	}
+	u := url.URL{Scheme: "file", Path: folder}
+	return u.String()
 }
 
 func (p *pipTool) removal(dir string, names []string) []string {
@@ -222,15 +266,20 @@ func settings() []string {
 // exec runs one command of an installer and answers all that it said, which is told line by line meanwhile. It runs in a process group of its
 // own, so that a terminal's Ctrl-C reaches this process alone; the end of ctx ends the group.
 func (w *work) exec(ctx context.Context, dir string, most time.Duration, argv []string) (string, error) {
-	return w.execWith(ctx, dir, most, settings(), argv)
+	var places []string
+	if w.change.hides() {
+		places = w.tool.variables(w.change)
+	}
+	return w.execWith(ctx, dir, most, settings(), argv, places...)
 }
 
-// execWith is exec with these variables of people alone.
-func (w *work) execWith(ctx context.Context, dir string, most time.Duration, variables, argv []string) (string, error) {
+// execWith is exec with these variables of people alone, and more that are set.
+func (w *work) execWith(ctx context.Context, dir string, most time.Duration, variables, argv []string, more ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, most, fmt.Errorf("it takes longer than %s", most))
 	defer cancel()
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...)
 	cmd.Env = append(cleanEnv(w.old.env, variables...), "UV_PYTHON_DOWNLOADS=never", "UV_NO_PROGRESS=1", "PIP_NO_COLOR=1", "PIP_PROGRESS_BAR=off")
+	cmd.Env = append(cmd.Env, more...)
 	cmd.Dir = dir // no project's settings apply
 	subprocess.Own(cmd)
 	subprocess.Tie(cmd)
