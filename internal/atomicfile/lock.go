@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +42,39 @@ func TryLock(path string) (*Lock, error) { return try(path, unix.LOCK_EX) }
 
 // TrySharedLock takes a shared lock or answers ErrLocked at once.
 func TrySharedLock(path string) (*Lock, error) { return try(path, unix.LOCK_SH) }
+
+// NewHeldLock makes a lock file that is there held or not at all: whoever tries the lock of a file that is there and gets it knows that its holder is gone.
+// The error is fs.ErrExist where the file is there already.
+func NewHeldLock(path string) (*Lock, error) {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"~")
+	if err != nil {
+		return nil, err
+	}
+	err = flock(f, unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil {
+		err = os.Link(f.Name(), path)
+	}
+	if err = errors.Join(err, os.Remove(f.Name())); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return &Lock{f: f, path: path}, nil
+}
+
+// Held tells whether a lock file is there, and whether somebody holds its lock; a file that can't be looked at counts as held. It makes no file.
+func Held(path string) (there, held bool) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, false
+	}
+	if err != nil {
+		return true, true
+	}
+	defer f.Close()
+	if err := flock(f, unix.LOCK_SH|unix.LOCK_NB); err != nil {
+		return true, true
+	}
+	return names(f, path), false
+}
 
 // Unlock gives the lock up. The file stays. It is legal more than once.
 func (l *Lock) Unlock() error {

@@ -19,9 +19,9 @@ import (
 // Main runs one command line and answers its exit code. The first Ctrl-C or SIGTERM cancels the command, the second makes Main return
 // while the command still unwinds: its caller must then end the process.
 func Main(ctx context.Context, args []string, s *term.Streams, env func(string) (string, bool)) int {
-	sig, ctx := watchSignals(ctx)
-	defer sig.stop()
 	p := verb.NewProgram(s, env)
+	sig, ctx := watchSignals(ctx, p.Cancelled)
+	defer sig.stop()
 	done := make(chan error, 1)
 	go func() { done <- execute(ctx, p, args) }()
 	select {

@@ -34,7 +34,8 @@ func (e signalError) code() int {
 	return verb.Interrupted
 }
 
-func watchSignals(parent context.Context) (*signals, context.Context) {
+// watchSignals watches until stop. first is called before the first signal cancels the context; it must not block.
+func watchSignals(parent context.Context, first func()) (*signals, context.Context) {
 	ctx, cancel := context.WithCancelCause(parent)
 	s := &signals{second: make(chan struct{}), ctx: ctx, end: make(chan struct{}), ended: make(chan struct{}), ch: make(chan os.Signal, 2)}
 	signal.Notify(s.ch, os.Interrupt, syscall.SIGTERM, syscall.SIGQUIT)
@@ -47,6 +48,7 @@ func watchSignals(parent context.Context) (*signals, context.Context) {
 			select {
 			case sig := <-s.ch:
 				if n++; n == 1 {
+					first()
 					cancel(signalError{sig})
 				}
 				if n > 1 || sig == syscall.SIGQUIT {

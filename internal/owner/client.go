@@ -30,7 +30,7 @@ func (f *Folder[R, P]) Start(ctx context.Context, exe string, args []string, id 
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(f.At(key, logFile), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	log, err := os.OpenFile(f.At(key, logFile), os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600)
 	if err != nil {
 		return err
 	}
@@ -83,13 +83,22 @@ func ignoreExit(err error) error {
 	return err
 }
 
-// lastLog is the end of what an owner wrote; its folder may be gone.
+// lastLog is the end of what an owner wrote, by its open file: the folder may be gone.
 func lastLog(log *os.File) string {
-	b, err := os.ReadFile(log.Name())
-	if err != nil || len(bytes.TrimSpace(b)) == 0 {
-		return "it wrote nothing"
+	const told = 2000
+	info, err := log.Stat()
+	if err != nil {
+		return "it wrote nothing that can be read"
 	}
-	return strings.TrimSpace(string(b[max(0, len(b)-2000):]))
+	b := make([]byte, told)
+	n, err := log.ReadAt(b, max(0, info.Size()-told))
+	if text := strings.TrimSpace(string(b[:n])); text != "" {
+		return text
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "it wrote nothing that can be read"
+	}
+	return "it wrote nothing"
 }
 
 // Client speaks to the owner of a deployment.

@@ -31,7 +31,7 @@ type failed struct {
 // until it is told to stop, its time is up or ctx ends, and ends too when the caller goes before it was told. down takes down what up made, also when that failed. The error is that of the deployment, which status
 // was told too, or of its end.
 func (f *Folder[R, P]) Own(ctx context.Context, key string, c *Caller, up func(ctx context.Context, outside net.Addr) (Standing[R], error), down func(ctx context.Context)) error {
-	lock, err := atomicfile.TryLock(f.At(key, lockFile))
+	lock, err := atomicfile.NewHeldLock(f.At(key, lockFile)) // whoever lists deployments looks by locking
 	if err != nil {
 		return fmt.Errorf("hold the deployment's folder: %w", err)
 	}

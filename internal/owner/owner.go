@@ -97,15 +97,8 @@ func Instance(id, key string) string { return id + key[strings.LastIndexByte(key
 
 // alive tells whether a deployment's owner lives.
 func (f *Folder[R, P]) alive(key string) bool {
-	if _, err := os.Stat(f.At(key, lockFile)); err != nil {
-		return false
-	}
-	l, err := atomicfile.TryLock(f.At(key, lockFile))
-	if err != nil {
-		return true // held, or not to be told: then it is left alone
-	}
-	_ = l.Unlock()
-	return false
+	_, held := atomicfile.Held(f.At(key, lockFile))
+	return held
 }
 
 // List tells of every deployment, newest first, those whose owner is gone included. A record that can't be read is passed over.
@@ -212,8 +205,9 @@ func (f *Folder[R, P]) Sweep(context.Context) ([]string, error) {
 	for _, e := range entries {
 		key := e.Name()
 		info, err := e.Info()
-		if err != nil || f.alive(key) || time.Since(info.ModTime()) < startGrace && !f.locked(key) {
-			continue // one that is just being made has no lock yet
+		locked, alive := atomicfile.Held(f.At(key, lockFile)) // without a lock it is being made, or removed
+		if err != nil || alive || !locked && time.Since(info.ModTime()) < startGrace {
+			continue
 		}
 		name := key
 		if r, err := f.read(key); err == nil {
@@ -230,8 +224,3 @@ func (f *Folder[R, P]) Sweep(context.Context) ([]string, error) {
 
 // startGrace is how long a folder without a lock is taken for one that is being made.
 const startGrace = time.Minute
-
-func (f *Folder[R, P]) locked(key string) bool {
-	_, err := os.Stat(f.At(key, lockFile))
-	return err == nil
-}

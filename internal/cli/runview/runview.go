@@ -5,6 +5,7 @@ package runview
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"agentenv.internal/agentenv/internal/app"
@@ -78,8 +79,10 @@ func Interruptible(ctx context.Context, p *verb.Program, a *app.App) (stop func(
 		}
 		return append([]string{"Still up, until this process has ended or their lease has (agent-env sandbox list):"}, lines...)
 	})
+	var standing atomic.Int64 // when the signal came: what it takes down may be gone before that is told
+	p.OnCancel(func() { standing.Store(int64(len(a.Standing()))) })
 	told := context.AfterFunc(ctx, func() {
-		p.Streams.Note("%s", cancelling(len(a.Standing())))
+		p.Streams.Note("%s", cancelling(int(standing.Load())))
 	})
 	return func() { told() }
 }

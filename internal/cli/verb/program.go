@@ -20,9 +20,10 @@ type Program struct {
 	// Install installs distributions into the plugin environment, asking nothing and telling people what it does; nil where nothing can be installed.
 	Install func(ctx context.Context, requirements []string) error
 
-	mu    sync.Mutex
-	app   *app.App
-	abort func() []string
+	mu     sync.Mutex
+	app    *app.App
+	abort  func() []string
+	cancel func()
 
 	asking chan struct{} // holds one while a person is asked
 }
@@ -97,6 +98,23 @@ func (p *Program) OnAbort(f func() []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.abort = f
+}
+
+// OnCancel sets what is called before a first signal cancels the command, whose work still goes on then. f must not block.
+func (p *Program) OnCancel(f func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cancel = f
+}
+
+// Cancelled calls what OnCancel has set.
+func (p *Program) Cancelled() {
+	p.mu.Lock()
+	f := p.cancel
+	p.mu.Unlock()
+	if f != nil {
+		f()
+	}
 }
 
 // Aborted is what OnAbort says.

@@ -16,9 +16,9 @@ const (
 	everyTask   = "every task of a bundle is checked, whatever is selected, as types of steps and names are"
 	absolute    = "paths that aren't inside the bundle are shown absolute"
 	exactly     = "the place is the value that is wrong"
-	drivers     = "drivers can't be written yet, and the refusal says so"
 	noLink      = "no link leads out of a bundle, whatever it is of"
 	wholeFolder = "a folder that is refused is looked at whole"
+	noName      = "a name of an environment is part of addresses at the gateway: what could not be deployed is refused before anything is written"
 	outputID    = "an output may be named by its id too, which is the task's and its name"
 )
 
@@ -76,10 +76,8 @@ func Deviations() map[string]Deviation {
 		"output: named by a foreign id":                        {Refuse, "what a step writes is named under its task, so that it can't take another's place"},
 		"eval: missing ids":                                    {Refuse, "the bundle's own undefined id is told with the other faults"},
 		"eval: types":                                          {Refuse, atOnce},
-		"env: driver":                                          {Refuse, drivers},
-		"env: driver without a module":                         {Refuse, drivers},
-		"env: driver with bad modules":                         {Refuse, drivers},
-		"env: driver whose file isn't there":                   {Refuse, drivers},
+		"env: with names of other shapes":                      {Refuse, noName},
+		"env: with a name with a slash":                        {Refuse, noName},
 		"aliases: both cases":                                  {Refuse, "both files are named, since both are there"},
 	}
 }

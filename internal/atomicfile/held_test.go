@@ -1,0 +1,40 @@
+package atomicfile
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A held lock appears held, and takes no other's place.
+func TestHeldLock(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "lock")
+	lock, err := NewHeldLock(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := TryLock(path); !errors.Is(err, ErrLocked) {
+		t.Errorf("a second one gets it: %v", err)
+	}
+	if _, err := NewHeldLock(path); !errors.Is(err, fs.ErrExist) {
+		t.Errorf("a second one is made: %v", err)
+	}
+	if there, held := Held(path); !there || !held {
+		t.Errorf("there %t, held %t", there, held)
+	}
+	if there, held := Held(path + "2"); there || held {
+		t.Errorf("of no file: there %t, held %t", there, held)
+	}
+	if names, err := os.ReadDir(filepath.Dir(path)); err != nil || len(names) != 1 {
+		t.Errorf("%v, %v", names, err)
+	}
+	if err := lock.Unlock(); err != nil {
+		t.Fatal(err)
+	}
+	if there, held := Held(path); !there || held {
+		t.Errorf("given up: there %t, held %t", there, held)
+	}
+}
