@@ -1,10 +1,11 @@
 // Package console is what `agent-env up` serves: pages for people, and the HTTP API that they call.
 //
 // Words: the console is the server; a page is a static file below page/, embedded; a route is one method and path of the API, below /api/. The token is
-// what a person holds who may use the API.
+// what a person holds who may use the API. A view is a page of a git plugin, which the console shows in a frame and doesn't trust.
 //
-// Pages hold nothing that is secret and are served to whoever asks; everything below /api/ needs the token. Every request is refused whose Host is no
-// name of this console (a page elsewhere whose name was made to lead here), or whose Origin is another page. What a request changes goes through
+// Pages hold nothing that is secret and are served to whoever asks; a view's files are served to who knows the path that the API handed out; everything
+// below /api/ needs the token. Every request is refused whose Host is no name of this console (a page elsewhere whose name was made to lead here), or whose
+// Origin is another page; of views even the console's own. What a request changes goes through
 // internal/gitplugins, as the command line's verbs do, under the configuration as it is when the request comes; an operation ends with its request.
 //
 // The next page: put NAME.html and NAME.js beside the others in page/ and list them in pages() with the path at which they are served; begin the script
@@ -75,6 +76,7 @@ type Server struct {
 	o      Options
 	mux    *http.ServeMux
 	looked looks
+	views  views
 	slots  chan struct{} // operations that fetch or change
 
 	watching chan struct{} // streams of screens
@@ -89,7 +91,7 @@ func New(o Options) *Server {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	s := &Server{o: o, mux: http.NewServeMux(), slots: make(chan struct{}, busy), looked: looks{of: map[string]look{}}, watching: make(chan struct{}, mostScreens)}
+	s := &Server{o: o, mux: http.NewServeMux(), slots: make(chan struct{}, busy), looked: looks{of: map[string]look{}}, views: views{slots: make(chan struct{}, mostViews)}, watching: make(chan struct{}, mostScreens)}
 	for _, rs := range [][]route{s.pluginRoutes(), s.bundleRoutes(), s.catalogRoutes(), s.fleetRoutes(), s.computerRoutes()} {
 		for _, r := range rs {
 			s.mux.HandleFunc(r.pattern, s.serve(r))

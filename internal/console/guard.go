@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// ServeHTTP answers one request: a page, or, for who holds the token, a route.
+// ServeHTTP answers one request: a page, a file of a view for who was handed its path, or, for who holds the token, a route.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -19,11 +19,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cross-Origin-Opener-Policy", "same-origin")
 	h.Set("X-Frame-Options", "DENY")
-	h.Set("Content-Security-Policy", policy)
+	h.Set("Content-Security-Policy", policy+"; frame-src "+own(r, viewsAt))
 	api := r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/")
 	switch {
 	case !s.named(r):
 		fail(w, http.StatusForbidden, "host", "this console is not asked by that name; use the address that agent-env up printed, or name it with --name")
+	case strings.HasPrefix(r.URL.Path, viewsAt):
+		s.view(w, r)
 	case foreign(r, api):
 		fail(w, http.StatusForbidden, "origin", "pages of other servers may not use this console")
 	case !api:
@@ -37,7 +39,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// policy lets a page load its own files and call its own server: no script or style inside of a page, no frame, and no text that becomes a script.
+// policy lets a page load its own files and call its own server: no script or style inside of a page, no frame but of views, and no text that becomes a script.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; " +
 	"frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 

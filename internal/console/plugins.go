@@ -54,6 +54,7 @@ type installedPlugin struct {
 	Bundle     *bundleRef             `json:"bundle"`
 	Manifest   *gitplugins.PluginView `json:"manifest"`
 	DepsGone   bool                   `json:"deps_missing"`
+	Views      []listedView           `json:"views"`
 }
 
 type bundleRef struct {
@@ -106,7 +107,7 @@ func (s *Server) installed(ctx context.Context, c *call) (any, error) {
 	for _, b := range bundles {
 		out.Bundles = append(out.Bundles, viewBundle(b))
 	}
-	return out, nil
+	return out, s.listViews(ctx, c.plugins, cards, out.Plugins)
 }
 
 func some(s []string) []string { return append([]string{}, s...) }

@@ -19,6 +19,7 @@ import (
 // Plugin is a git plugin of a workspace.
 type Plugin struct {
 	ID, Source, Commit string
+	Tree               string // digest of its files
 	Enabled            bool   // it is on, and nothing keeps it from being used
 	Problem            string // what keeps it: its files, a variable, a newer program; "" of one that is off
 	Manifest           *git.Manifest
@@ -43,36 +44,55 @@ func (p *Plugins) Close() error {
 
 // ReadPlugins reads the plugins of a lock and holds their files. One that can't be used stops no other. on tells what is turned on, and env is the environment.
 func ReadPlugins(ctx context.Context, s *git.Store, on func(id string) bool, env func(string) (string, bool)) (*Plugins, error) {
+	return readPlugins(ctx, s, func(string) bool { return true }, on, env)
+}
+
+// ReadPlugin is ReadPlugins of one id: All has that plugin, or is empty.
+func ReadPlugin(ctx context.Context, s *git.Store, id string, on func(id string) bool, env func(string) (string, bool)) (*Plugins, error) {
+	return readPlugins(ctx, s, func(x string) bool { return x == id }, on, env)
+}
+
+func readPlugins(ctx context.Context, s *git.Store, of, on func(id string) bool, env func(string) (string, bool)) (*Plugins, error) {
 	l, err := s.Lock(ctx)
 	if err != nil {
 		return nil, err
 	}
 	out := &Plugins{}
 	for _, r := range l.Plugins {
-		p := Plugin{ID: r.ID, Source: r.SourceURL, Commit: r.ResolvedSHA}
-		wanted := on(r.ID)
-		h, err := s.Tree(ctx, r.TreeSHA256)
-		switch {
-		case errors.Is(err, git.ErrMissing):
-			p.Problem = err.Error()
-		case err != nil:
-			return nil, errors.Join(err, out.Close())
-		default:
-			out.held = append(out.held, h)
-			p.Dir = h.Path()
-			var faults diag.List
-			if p.Manifest, faults = git.ReadManifest(os.DirFS(p.Dir)); p.Manifest == nil {
-				p.Problem = faults.Err().Error()
-			} else if wanted {
-				if p.Problem = forbidden(s, r.SourceURL); p.Problem == "" {
-					p.Problem = unfit(s, p.Manifest, env)
-				}
-			}
+		if !of(r.ID) {
+			continue
 		}
-		p.Enabled = wanted && p.Problem == ""
-		out.All = append(out.All, p)
+		if err := out.read(ctx, s, r, on(r.ID), env); err != nil {
+			return nil, errors.Join(err, out.Close())
+		}
 	}
 	return out, nil
+}
+
+// read adds the plugin of a row.
+func (p *Plugins) read(ctx context.Context, s *git.Store, r git.Row, wanted bool, env func(string) (string, bool)) error {
+	x := Plugin{ID: r.ID, Source: r.SourceURL, Commit: r.ResolvedSHA, Tree: r.TreeSHA256}
+	h, err := s.Tree(ctx, r.TreeSHA256)
+	switch {
+	case errors.Is(err, git.ErrMissing):
+		x.Problem = err.Error()
+	case err != nil:
+		return err
+	default:
+		p.held = append(p.held, h)
+		x.Dir = h.Path()
+		var faults diag.List
+		if x.Manifest, faults = git.ReadManifest(os.DirFS(x.Dir)); x.Manifest == nil {
+			x.Problem = faults.Err().Error()
+		} else if wanted {
+			if x.Problem = forbidden(s, r.SourceURL); x.Problem == "" {
+				x.Problem = unfit(s, x.Manifest, env)
+			}
+		}
+	}
+	x.Enabled = wanted && x.Problem == ""
+	p.All = append(p.All, x)
+	return nil
 }
 
 // unfit says why a plugin that is on can't be used here.

@@ -1,5 +1,5 @@
 // The page of git plugins: what is installed, installing by address with the plan shown before consent, updating, removing; and of workspaces made from bundles of them.
-import { Failed, byID, call, el, fill, keepToken, link, text, token } from "/api.js";
+import { Failed, byID, call, el, fill, keepToken, link, plain, text, token } from "/api.js";
 
 const short = (commit) => (commit || "").slice(0, 10);
 let newer = {}; // what sources have now, by kind and id
@@ -89,6 +89,7 @@ async function load(signal) {
   const fleet = await call("GET", "fleet", undefined, signal);
   fill(byID("folder"), text(fleet.folder));
   fill(byID("workspaces"), fleet.agents.length ? fleet.agents.map(workspaceCard) : el("li", { class: "soft" }, "No workspace was created yet."));
+  if (!got.plugins.some((p) => p.views.some((v) => v.url && v.url === shownView))) closeView();
   fill(byID("plugins"), got.plugins.length ? got.plugins.map(pluginCard) : el("li", { class: "soft" }, "No plugin is installed."));
 }
 
@@ -120,11 +121,48 @@ function pluginCard(p) {
       p.bundle ? pair("bundle", p.bundle.name || p.bundle.id) : [], c ? pair("program", c.command.join(" ")) : [], c ? pair("skills", c.skills) : [],
       c && c.mcp_servers ? pair("MCP servers", String(c.mcp_servers)) : [], c ? pair("not loaded here", c.python_not_loaded) : [],
       m && m.homepage ? pair("homepage", link(m.homepage)) : []),
+    viewList(p),
     el("div", { class: "buttons" },
       el("button", { type: "button", "data-act": "switch", onclick: () => turn(p, at) }, p.enabled ? "Turn off" : "Turn on"),
       el("button", { type: "button", "data-act": "update", onclick: () => update(p.id, at + "/update", p.id + " is updated.") }, "Update"),
       p.deps_missing ? el("button", { type: "button", "data-act": "deps", onclick: () => packages(p.id) }, "Install its packages") : null,
       removing(at, p.id)));
+}
+
+// Views: pages that plugins bring. They are shown in a frame that shares nothing with this page, and nothing here listens to what they say.
+
+let shownView = null; // the address of the one that is shown
+
+function viewList(p) {
+  if (!p.views.length) return null;
+  return el("div", { class: "views" },
+    el("h4", {}, "Views"),
+    el("ul", {}, p.views.map((v) => el("li", { "data-view": v.id },
+      v.url ? el("button", { type: "button", "data-act": "view", onclick: () => openView(p, v) }, v.title) : v.title,
+      v.error ? el("span", { class: "soft" }, " ", v.error) : null))));
+}
+
+function openView(p, v) {
+  if (!/^\/views\/[a-z0-9]+\//.test(v.url)) return;
+  const frame = el("iframe", { id: "view-frame", title: plain(v.title) + ", a page of the plugin " + plain(p.id), referrerPolicy: "no-referrer" });
+  frame.setAttribute("sandbox", "allow-scripts"); // before the address
+  frame.src = v.url;
+  shownView = v.url;
+  const box = byID("view");
+  fill(box,
+    el("div", { class: "row" },
+      el("h2", {}, v.title),
+      el("span", { class: "buttons" }, el("button", { type: "button", id: "view-close", onclick: closeView }, "Close"))),
+    el("p", { class: "hint" }, "The plugin ", p.id, " made this page. It can't reach the console: don't type the console's token or any other secret into it."),
+    frame);
+  box.hidden = false;
+  box.scrollIntoView({ block: "start" });
+}
+
+function closeView() {
+  shownView = null;
+  byID("view").hidden = true;
+  fill(byID("view"));
 }
 
 function bundleCard(b) {

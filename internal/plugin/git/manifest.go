@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -77,6 +78,23 @@ type Tab struct{ ID, Label, Path string }
 type View struct {
 	ID, Label, Icon, Path, Slot string
 	Node                        doc.Node // all of it
+}
+
+// Page is the file of the tree of the plugin id that a view shows, and its address below that tree, with what stands behind the path ("a/b.html?x=1#y").
+// "" where the path isn't the plugin's own.
+func (v View) Page(id string) (file, address string) {
+	u, err := url.Parse(v.Path)
+	if err != nil || u.IsAbs() || u.Host != "" || !ownPath(u.Path, id) {
+		return "", ""
+	}
+	file, ok := strings.CutPrefix(u.Path, "/plugins/"+id+"/")
+	if !ok {
+		return "", ""
+	}
+	if file == "" || strings.HasSuffix(file, "/") {
+		file += "index.html"
+	}
+	return file, (&url.URL{Path: "./" + file, RawQuery: u.RawQuery, Fragment: u.Fragment, RawFragment: u.RawFragment}).String()[2:]
 }
 
 // Topic is an event that a plugin emits.

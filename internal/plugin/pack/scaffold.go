@@ -83,7 +83,9 @@ description: %s
 	if parts.View {
 		page := "views/" + id + ".html"
 		fmt.Fprintf(&manifest, "views:\n  - { id: %s, label: %s, path: %s }\n", quoted(id), quoted(name), quoted("/plugins/"+id+"/"+page))
-		files[page] = fmt.Sprintf("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<title>%s</title>\n<h1>%s</h1>\n<p>%s</p>\n</html>\n", markup(name), markup(name), markup(summary))
+		files[page] = fmt.Sprintf("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<title>%s</title>\n"+
+			"<script type=\"module\" src=\"%s.js\"></script>\n<h1>%s</h1>\n<p>%s</p>\n<p id=\"out\"></p>\n</html>\n", markup(name), id, markup(name), markup(summary))
+		files["views/"+id+".js"] = viewScript
 	}
 	if parts.Workflow {
 		files["workflows/"+id+".yaml"] = fmt.Sprintf("name: %s\ndescription: %s\nsteps:\n  - { id: look, prompt: Say here what is to be found out first. }\n  - { id: act, prompt: Say here what is to be done with it., depends_on: [look] }\n",
@@ -105,6 +107,11 @@ description: %s
 	files[git.PluginFile], files["README.md"] = manifest.String(), readme.String()
 	return files, id, nil
 }
+
+// viewScript is the script of a new page.
+const viewScript = `// The console shows this page in a frame of its own: it has no storage, sends no form, and loads files from this folder alone, by relative addresses.
+document.getElementById("out").textContent = "Its script runs.";
+`
 
 // markup is a text as HTML shows it.
 func markup(text string) string {
