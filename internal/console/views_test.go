@@ -138,8 +138,15 @@ func TestViewRefusals(t *testing.T) {
 		d.ask("GET", wrong, "").is(404) // the token changes nothing
 	}
 	for _, ask := range [][]string{
-		{"Origin", "https://evil.example"}, {"Origin", d.URL}, {"Sec-Fetch-Dest", "document"}, {"Sec-Fetch-Dest", "object"}, {"Sec-Fetch-Dest", "serviceworker", "Sec-Fetch-Site", "same-origin"},
-		{"Sec-Fetch-Dest", "worker", "Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Dest", "script", "Sec-Fetch-Site", "same-origin"}, {"Sec-Fetch-Dest", "empty", "Sec-Fetch-Site", "same-origin"}, {"Host", "evil.example"},
+		{"Origin", "https://evil.example"},
+		{"Origin", d.URL},
+		{"Sec-Fetch-Dest", "document"},
+		{"Sec-Fetch-Dest", "object"},
+		{"Sec-Fetch-Dest", "serviceworker", "Sec-Fetch-Site", "same-origin"},
+		{"Sec-Fetch-Dest", "worker", "Sec-Fetch-Site", "cross-site"},
+		{"Sec-Fetch-Dest", "script", "Sec-Fetch-Site", "same-origin"},
+		{"Sec-Fetch-Dest", "empty", "Sec-Fetch-Site", "same-origin"},
+		{"Host", "evil.example"},
 	} {
 		d.see(page, ask...).is(403)
 	}

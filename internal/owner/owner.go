@@ -47,7 +47,7 @@ type Head struct {
 	key string
 }
 
-func (h *Head) head() *Head { return h } //nolint:unused // by Record
+func (h *Head) head() *Head { return h }
 
 // Record is a pointer to a record: a struct that embeds Head, and knows the id of what is deployed.
 type Record[R any] interface {
