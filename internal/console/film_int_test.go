@@ -237,6 +237,7 @@ func TestFilmOfRunsThatFail(t *testing.T) {
 			t.Fatal("nothing is filmed")
 		}
 	}
+	time.Sleep(5 * time.Second) // a screen may change more often than its menus do
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

@@ -9,12 +9,14 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sleep"
 	"agentenv.internal/agentenv/sdk/computer"
 )
 
@@ -173,12 +175,26 @@ func (s *Server) screen(w http.ResponseWriter, r *http.Request) {
 	_ = out.line(s.why(ctx, all, id, err), nil) // to a watcher who may have left
 }
 
+// How often, and how long, what ended a stream is looked at again.
+const (
+	settling = 20
+	settle   = 100 * time.Millisecond
+)
+
 // why says how a stream ended.
 func (s *Server) why(ctx context.Context, all Computers, id string, err error) endLine {
 	if ctx.Err() != nil {
 		return endLine{"stopping", "The console was stopped."}
 	}
 	found, listErr := all.Desktops(ctx)
+	same := func(d deploy.Desktop) bool { return d.ID == id }
+	// A driver that ends with its computer is gone first.
+	for range settling {
+		if listErr != nil || !slices.ContainsFunc(found, same) || sleep.For(ctx, settle) != nil {
+			break
+		}
+		found, listErr = all.Desktops(ctx)
+	}
 	for _, d := range found {
 		if d.ID == id {
 			detail := "The computer's driver ended the stream."

@@ -97,7 +97,7 @@ func (m *Maker) Create(ctx context.Context, o Order) (_ *Created, err error) {
 	if err := atomicfile.MkdirAll(m.Registry.dir); err != nil {
 		return nil, fmt.Errorf("keep a list of workspaces: %w", err)
 	}
-	lock, err := atomicfile.TryLock(m.Registry.lock(o.Name))
+	lock, err := hold(ctx, m.Registry.lock(o.Name))
 	if errors.Is(err, atomicfile.ErrLocked) {
 		return nil, fmt.Errorf("the workspace %s is being made or removed by another command", o.Name)
 	}
@@ -419,4 +419,17 @@ func union(a, b []string) []string {
 		}
 	}
 	return out
+}
+
+// whileLooked is longer than a list of workspaces holds a lock to see whose it is.
+const whileLooked = 2 * time.Second
+
+// hold takes a workspace's lock; atomicfile.ErrLocked where another command works on it, and not only looks.
+func hold(ctx context.Context, path string) (*atomicfile.Lock, error) {
+	end := time.Now().Add(whileLooked)
+	lock, err := atomicfile.NewLockUnless(ctx, path, func() bool { return time.Now().After(end) })
+	if lock == nil && err == nil {
+		return nil, atomicfile.ErrLocked
+	}
+	return lock, err
 }

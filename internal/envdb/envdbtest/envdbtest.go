@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -51,6 +52,8 @@ func Start(t testing.TB) (url, log string) {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	runtime.LockOSThread() // initdb ends with the thread that began it
+	defer runtime.UnlockOSThread()
 	data, log := filepath.Join(dir, "data"), filepath.Join(dir, "log")
 	command := func(name string, args ...string) *exec.Cmd {
 		c := exec.CommandContext(context.WithoutCancel(t.Context()), filepath.Join(bin, name), args...)
@@ -67,7 +70,15 @@ func Start(t testing.TB) (url, log string) {
 	defer out.Close()
 	server := command("postgres", "-D", data, "-k", dir, "-c", "listen_addresses=", "-c", "fsync=off", "-c", "log_statement=all", "-c", "max_connections=300")
 	server.Stdout, server.Stderr = out, out
-	if err := server.Start(); err != nil {
+	started, done := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // the kernel kills the server when the thread that began it ends
+		defer runtime.UnlockOSThread()
+		started <- server.Start()
+		<-done
+	}()
+	t.Cleanup(func() { close(done) })
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
