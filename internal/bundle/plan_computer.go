@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/computer/appdir"
@@ -12,6 +11,7 @@ import (
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/ref"
+	"agentenv.internal/agentenv/sdk/wire"
 )
 
 // desktop plans a computer, an app of one or a driver.
@@ -183,7 +183,7 @@ func (p *planner) apart(e *Entry, name string) {
 			}
 			for _, mine := range a.paths {
 				for _, its := range other.paths {
-					if overlap(mine, its) {
+					if wire.Overlap(mine, its) {
 						fault(x, "computer.app.paths", "the app %s keeps its data in %s, and %s (%s) in %s; no two apps keep data in one place",
 							diag.Repr(a.name), diag.Repr(mine), diag.Repr(other.name), other.where, diag.Repr(its))
 					}
@@ -192,11 +192,6 @@ func (p *planner) apart(e *Entry, name string) {
 		}
 		seen = append(seen, a)
 	}
-}
-
-// overlap tells whether one of two paths is the other or lies in it, by segments.
-func overlap(a, b string) bool {
-	return a == b || strings.HasPrefix(a, b+"/") || strings.HasPrefix(b, a+"/")
 }
 
 // composedApp is what is known of an app that a computer names: of this bundle, or of the store.
@@ -208,7 +203,7 @@ func (p *planner) composedApp(x *Reference) (composed, bool) {
 		if a == nil || l.HasErrors() {
 			return out, false
 		}
-		out.paths = a.PathNames()
+		out.paths = a.Paths
 		return out, true
 	}
 	s, ok := p.stored[storedKey{x.Kind, x.ID, x.Version}]

@@ -3,11 +3,9 @@ package env
 import (
 	"fmt"
 	"path"
-	"strings"
 
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
-	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -16,11 +14,6 @@ func Desktop(typ string) bool { return typ == Computer || typ == ComputerApp || 
 
 // Files is the field of a computer's, an app's or a driver's document that names the files of its folder.
 const Files = "files"
-
-var appName = lazyregexp.New(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
-// IsAppName tells whether an app of a computer may be called so: its name is a segment of URLs and the name of files.
-func IsAppName(s string) bool { return appName().MatchString(s) }
 
 // Display is the screen of a computer that says nothing of it.
 const (
@@ -98,13 +91,10 @@ func isPlace(n doc.Node, l *diag.List) {
 		fault(l, n, "", "computer.path", "%s can't be a place in the home: %s", diag.Repr(s), err)
 		return
 	}
-	if s == private || strings.HasPrefix(s, private+"/") {
+	if wire.Below(s, wire.PrivateFolder) {
 		fault(l, n, "", "computer.path", "%s is where servers keep what is theirs, and no data", diag.Repr(s))
 	}
 }
-
-// private is the folder of a home that servers keep what is theirs in.
-const private = ".agentenv"
 
 func isSkillFolder(n doc.Node, l *diag.List) {
 	if s, _ := n.Str(); !inside(s) || s != path.Clean(s) {

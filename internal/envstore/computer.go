@@ -15,6 +15,7 @@ import (
 	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/store"
+	"agentenv.internal/agentenv/sdk/wire"
 )
 
 // Computer is what a Part that is a computer has beside its files and its command.
@@ -176,7 +177,7 @@ func (c *composing) doc(ctx context.Context, p Pin, typ string) (store.Doc, erro
 }
 
 func (c *composing) app(ctx context.Context, name string, x desktop) error {
-	if !env.IsAppName(name) || slices.Contains(c.parts.Apps, name) {
+	if !wire.IsAppName(name) || slices.Contains(c.parts.Apps, name) {
 		return fmt.Errorf("no app of it can be called %s", diag.Repr(name))
 	}
 	at := path.Join("apps", name)

@@ -12,13 +12,11 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"agentenv.internal/agentenv/sdk/computer/home"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -34,8 +32,6 @@ const (
 	appTime    = 5 * time.Second // for an app's card
 	maxAppCard = 8 << 20
 )
-
-var appName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) })
 
 // ParseApps reads the value of AppsVariable, a JSON list; "" is none. It tells everything that is wrong.
 func ParseApps(text string) ([]App, error) {
@@ -59,7 +55,7 @@ func CheckApps(apps []App) error {
 	names := map[string]bool{}
 	for i, a := range apps {
 		switch {
-		case !appName().MatchString(a.Name):
+		case !wire.IsAppName(a.Name):
 			errs = append(errs, fmt.Errorf("[%d]: %q can't be the name of an app: lower-case letters, digits, - and _, at most 63", i, a.Name))
 		case names[a.Name]:
 			errs = append(errs, fmt.Errorf("two apps are named %s", a.Name))
@@ -73,7 +69,7 @@ func CheckApps(apps []App) error {
 				errs = append(errs, fmt.Errorf("%s: paths: %q: %w", a.Name, p, err))
 			}
 			for other, of := range owner {
-				if home.Below(p, other) || home.Below(other, p) {
+				if wire.Overlap(p, other) {
 					errs = append(errs, fmt.Errorf("%s: paths: %s overlaps with %s of %s", a.Name, p, other, of))
 				}
 			}

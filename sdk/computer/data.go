@@ -36,7 +36,7 @@ func (c *Computer) dataAdd(ctx context.Context, inputs []*env.Input) error {
 	at := map[string]int{}
 	for i, in := range inputs {
 		p, read, err := home.Place(&in.Part)
-		if err == nil && home.Below(p, home.Private) {
+		if err == nil && wire.Below(p, home.Private) {
 			err = fmt.Errorf("%s is no place for data", p)
 		}
 		if err != nil {

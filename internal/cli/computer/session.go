@@ -110,8 +110,8 @@ func apps(flags, skills []string) ([]session.App, error) {
 		if a == nil || more.HasErrors() {
 			continue
 		}
-		out = append(out, session.App{Name: a.Name, Dir: dir, Install: a.Install, Server: a.Server, Paths: a.PathNames()})
-		seen = append(seen, computer.App{Name: a.Name, Socket: "a", Paths: a.PathNames()})
+		out = append(out, session.App{Name: a.Name, Dir: dir, Install: a.Install, Server: a.Server, Paths: a.Paths})
+		seen = append(seen, computer.App{Name: a.Name, Socket: "a", Paths: a.Paths})
 	}
 	if err := l.Err(); err != nil {
 		return nil, err

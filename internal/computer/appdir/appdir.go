@@ -17,7 +17,6 @@ import (
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
-	"agentenv.internal/agentenv/internal/lazyregexp"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -33,32 +32,18 @@ const (
 	MaxTimeout     = time.Hour
 )
 
-// Private is the folder of a home that holds what servers keep there; no app's data lie in it.
-const Private = ".agentenv"
-
-var appName = lazyregexp.New(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
-// ValidName tells whether an app, or a computer, may be called so: it is a segment of URLs and the name of files.
-func ValidName(s string) bool { return appName().MatchString(s) }
-
 // App is what an app.toml says. Commands are argv: a first word with a slash that isn't absolute is a file of the folder, any other is looked for in PATH.
 type App struct {
 	Name    string        // that of the environment
 	Timeout time.Duration // of a data call
 	Skill   string        // folder of the app's folder that holds SKILL.md; "" for none
 	Front   artifact.SkillFront
-	Paths   []Path // nil: none are declared
+	Paths   []string // relative to the home; nil: none are declared
 	Install []string
 	Launch  []string // nil: an app without a process
 	Needs   []Need
 	Hooks   Hooks
 	Server  []string // nil: the server is ours
-}
-
-// Path is a place where an app keeps its data, relative to the home.
-type Path struct {
-	Path string
-	Pos  diag.Pos
 }
 
 // Need is something that an app needs of the system that it runs in.
@@ -83,20 +68,6 @@ func (n Need) Met(program func(name string) (string, error), files func(pattern 
 
 // Hooks are the programs that replace methods of the data plane; nil for those that stay.
 type Hooks struct{ Add, Get, Reset []string }
-
-// PathNames are the paths alone.
-func (a *App) PathNames() []string {
-	var out []string
-	for _, p := range a.Paths {
-		out = append(out, p.Path)
-	}
-	return out
-}
-
-// Keeps tells whether the app keeps data at all; of one with a server of its own, that server's card tells.
-func (a *App) Keeps() bool {
-	return len(a.Paths) > 0 || a.Hooks.Add != nil || a.Hooks.Get != nil || a.Hooks.Reset != nil || a.Server != nil
-}
 
 // Schema is the strict schema of an app.toml.
 func Schema() *doc.Schema {
@@ -150,7 +121,7 @@ func Read(folder fs.FS, label, name string) (*App, diag.List) {
 	}
 	n := tree.Root()
 	Schema().Check(n, "", &l)
-	if !ValidName(name) {
+	if !wire.IsAppName(name) {
 		l.Errorf(diag.Pos{File: file}, "app.name", "%s can't be the name of an app: lower-case letters, digits, - and _, at most 63, a letter or digit first", diag.Repr(name))
 	}
 	if l.HasErrors() {
@@ -165,11 +136,9 @@ func read(folder fs.FS, label, name string, n doc.Node, l diag.List) (*App, diag
 		a.Timeout = time.Duration(s * float64(time.Second))
 	}
 	linux, hooks := n.Get("linux"), n.Get("hooks")
-	for _, p := range linux.Get("paths").Items() {
-		a.Paths = append(a.Paths, Path{p.Text(), p.Pos()})
-	}
+	a.Paths = texts(linux.Get("paths"))
 	for _, x := range linux.Get("needs").Items() {
-		a.Needs = append(a.Needs, Need{argv(x.Get("find")), x.Get("package").Text()})
+		a.Needs = append(a.Needs, Need{texts(x.Get("find")), x.Get("package").Text()})
 	}
 	for _, c := range []struct {
 		at string
@@ -183,7 +152,7 @@ func read(folder fs.FS, label, name string, n doc.Node, l diag.List) (*App, diag
 		{"hooks.reset_data", hooks.Get("reset_data"), &a.Hooks.Reset},
 		{"server.command", n.Get("server").Get("command"), &a.Server},
 	} {
-		*c.to = argv(c.n)
+		*c.to = texts(c.n)
 		checkProgram(folder, c.at, c.n, &l)
 	}
 	if a.Server != nil {
@@ -238,7 +207,7 @@ func plain(err error) error {
 	return err
 }
 
-func argv(n doc.Node) []string {
+func texts(n doc.Node) []string {
 	var out []string
 	for _, e := range n.Items() {
 		out = append(out, e.Text())

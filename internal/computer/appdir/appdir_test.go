@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/sdk/wire"
 )
 
 func program() *fstest.MapFile { return &fstest.MapFile{Data: []byte("#!/bin/sh\n"), Mode: 0o755} }
@@ -35,17 +36,17 @@ get_data = ["sh", "-c", "true"]
 	if l.HasErrors() {
 		t.Fatal(l.Err())
 	}
-	if a.Name != "notes" || a.Timeout != 12500*time.Millisecond || a.Skill != "skill" || a.Front.Description != "How notes are kept." || !a.Keeps() {
+	if a.Name != "notes" || a.Timeout != 12500*time.Millisecond || a.Skill != "skill" || a.Front.Description != "How notes are kept." {
 		t.Errorf("%+v", a)
 	}
-	if got := strings.Join(a.PathNames(), " "); got != "Notes .config/notes" || a.Paths[1].Pos.String() != "envs/notes/app.toml:4" {
-		t.Errorf("%s %s", got, a.Paths[1].Pos)
+	if got := strings.Join(a.Paths, " "); got != "Notes .config/notes" {
+		t.Error(got)
 	}
 	if a.Install[0] != "./install" || len(a.Launch) != 2 || a.Hooks.Add[0] != "hooks/add" || len(a.Hooks.Get) != 3 || a.Hooks.Reset != nil || a.Server != nil {
 		t.Errorf("%+v", a)
 	}
 	empty, l := Read(folder(""), "", "x")
-	if l.HasErrors() || empty.Keeps() || empty.Timeout != DefaultTimeout || empty.Skill != "" {
+	if l.HasErrors() || empty.Paths != nil || empty.Timeout != DefaultTimeout || empty.Skill != "" {
 		t.Errorf("%+v %v", empty, l.Err())
 	}
 }
@@ -102,34 +103,12 @@ command = ["./bin/notes"]`: "app.toml:1: hooks: the app has a server of its own,
 // TestA6 holds the names of apps.
 func TestA6(t *testing.T) {
 	for name, ok := range map[string]bool{"notes": true, "0-a_b": true, strings.Repeat("a", 63): true, "": false, "Notes": false, "-a": false, "a/b": false, "a.b": false, strings.Repeat("a", 64): false} {
-		if ValidName(name) != ok {
+		if wire.IsAppName(name) != ok {
 			t.Errorf("%q", name)
 		}
 		if _, l := Read(folder(""), "", name); l.HasErrors() == ok {
 			t.Errorf("%q: %v", name, l.Err())
 		}
-	}
-}
-
-// TestA5 holds what two apps of a computer can't share.
-func TestA5(t *testing.T) {
-	app := func(name string, paths ...string) *App {
-		a := &App{Name: name}
-		for _, p := range paths {
-			a.Paths = append(a.Paths, Path{p, diag.Pos{File: name + "/app.toml", Line: 1}})
-		}
-		return a
-	}
-	l := Together("desk", []*App{app("notes", "Notes"), app("clock", "Clock", "Notes/clock"), app("notes"), app("desk", "Clock")})
-	want := `app 'desk': it is named like its computer; set environment_name of one of them
-app 'notes': two apps have that name; set environment_name of one of them
-clock/app.toml:1: app 'clock': 'Notes/clock' overlaps with 'Notes' of the app 'notes'
-desk/app.toml:1: app 'desk': 'Clock' overlaps with 'Clock' of the app 'clock'`
-	if got := l.Err(); got == nil || got.Error() != want {
-		t.Errorf("%v", got)
-	}
-	if l := Together("desk", []*App{app("a", "x"), app("b", "xy")}); l != nil {
-		t.Error(l)
 	}
 }
 
@@ -149,12 +128,12 @@ func FuzzRead(f *testing.F) {
 		}
 		for i, p := range a.Paths {
 			for _, o := range a.Paths[:i] {
-				if Below(p.Path, o.Path) || Below(o.Path, p.Path) {
-					t.Errorf("%q %q", p.Path, o.Path)
+				if wire.Overlap(p, o) {
+					t.Errorf("%q %q", p, o)
 				}
 			}
-			if strings.HasPrefix(p.Path, "/") || Below(p.Path, Private) || strings.Contains("/"+p.Path+"/", "/../") {
-				t.Errorf("%q", p.Path)
+			if strings.HasPrefix(p, "/") || wire.Below(p, wire.PrivateFolder) || strings.Contains("/"+p+"/", "/../") {
+				t.Errorf("%q", p)
 			}
 		}
 		if a.Timeout <= 0 || a.Timeout > MaxTimeout {

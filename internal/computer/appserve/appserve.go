@@ -89,7 +89,7 @@ func listen(ctx context.Context, s *app.Server, port int) (net.Listener, string,
 // author is the app as the author of a folder says it.
 func author(a *appdir.App, c Config) app.App {
 	h := &hooks{app: a, folder: c.Folder, home: c.Home, environ: environ(a, c)}
-	out := app.App{Name: a.Name, Paths: a.PathNames(), Launch: a.Launch, Dir: c.Folder, Timeout: a.Timeout}
+	out := app.App{Name: a.Name, Paths: a.Paths, Launch: a.Launch, Dir: c.Folder, Timeout: a.Timeout}
 	if a.Hooks.Add != nil {
 		out.Add = h.add
 	}

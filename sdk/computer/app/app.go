@@ -25,7 +25,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -103,22 +102,20 @@ type Server struct {
 	grace time.Duration // from SIGTERM to SIGKILL
 }
 
-var validName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) })
-
 // check tells everything that is wrong with what an author says.
 func (a *App) check() error {
 	var errs []error
-	if !validName().MatchString(a.Name) {
+	if !wire.IsAppName(a.Name) {
 		errs = append(errs, fmt.Errorf("%q can't be the name of an app: lower-case letters, digits, - and _, at most 63, a letter or digit first", a.Name))
 	}
 	for i, p := range a.Paths {
 		if err := wire.CheckPath(p); err != nil {
 			errs = append(errs, fmt.Errorf("paths: %q: %w", p, err))
-		} else if home.Below(p, home.Private) {
+		} else if wire.Below(p, home.Private) {
 			errs = append(errs, fmt.Errorf("paths: %s is where servers keep what is theirs", p))
 		}
 		for _, o := range a.Paths[:i] {
-			if home.Below(p, o) || home.Below(o, p) {
+			if wire.Overlap(p, o) {
 				errs = append(errs, fmt.Errorf("paths: %s overlaps with %s", p, o))
 			}
 		}

@@ -89,7 +89,7 @@ func (x *export) walk(p string) []string {
 }
 
 func (x *export) left(p string) bool {
-	return slices.ContainsFunc(x.leave, func(l string) bool { return Below(p, l) })
+	return slices.ContainsFunc(x.leave, func(l string) bool { return wire.Below(p, l) })
 }
 
 // one answers a file; what isn't a regular file inside the home is skipped.

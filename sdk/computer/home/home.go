@@ -5,5 +5,7 @@
 // package keeps no state and decides nothing of when: turns, resets and what a home looked like at first are its callers'.
 package home
 
+import "agentenv.internal/agentenv/sdk/wire"
+
 // Private is the folder of a home that holds what servers keep there; it is no data.
-const Private = ".agentenv"
+const Private = wire.PrivateFolder

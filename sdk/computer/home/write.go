@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+
+	"agentenv.internal/agentenv/sdk/wire"
 )
 
 // File is a file of the home.
@@ -132,11 +134,8 @@ func (w Places) place(home, p string) (string, error) {
 }
 
 func (w Places) holds(p string) bool {
-	return slices.ContainsFunc(w.Within, func(dir string) bool { return Below(p, dir) })
+	return slices.ContainsFunc(w.Within, func(dir string) bool { return wire.Below(p, dir) })
 }
-
-// Below tells whether a path is another or lies below it, by segments.
-func Below(p, dir string) bool { return p == dir || strings.HasPrefix(p, dir+"/") }
 
 // parentOf is the folder that a path's file goes to, relative to the home, links resolved. What isn't there yet is made later.
 func parentOf(home, p string) (string, error) {
