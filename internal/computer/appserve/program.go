@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/http"
 	"os/exec"
-	"path/filepath"
-	"strings"
 	"time"
 
 	"agentenv.internal/agentenv/internal/computer/appdir"
@@ -28,16 +26,9 @@ const (
 
 // command is a program of an app's folder, which it starts in.
 func command(ctx context.Context, folder string, argv, environ []string) (*exec.Cmd, error) {
-	program := argv[0]
-	switch {
-	case !strings.Contains(program, "/"):
-		found, err := exec.LookPath(program)
-		if err != nil {
-			return nil, fmt.Errorf("there is no program %s", program)
-		}
-		program = found
-	case !filepath.IsAbs(program):
-		program = filepath.Join(folder, filepath.FromSlash(program))
+	program, err := app.FindProgram(folder, argv[0])
+	if err != nil {
+		return nil, err
 	}
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), program)
 	cmd.Args, cmd.Dir, cmd.Env, cmd.WaitDelay = argv, folder, environ, pipeTime

@@ -9,12 +9,13 @@ import (
 	"os"
 	"os/exec"
 	"os/user"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"agentenv.internal/agentenv/sdk/computer/app"
 )
 
 const stopTime = 5 * time.Second // between asking a process to end and killing it
@@ -41,16 +42,10 @@ func (s *desktop) spawn(p program) (*process, error) {
 		name, _, _ := strings.Cut(v, "=")
 		vars = append(slices.DeleteFunc(vars, func(one string) bool { return strings.HasPrefix(one, name+"=") }), v)
 	}
-	switch {
-	case p.path != "":
-	case strings.Contains(p.argv[0], "/"):
-		if p.path = p.argv[0]; !filepath.IsAbs(p.path) {
-			p.path = filepath.Join(p.dir, p.path)
-		}
-	default:
+	if p.path == "" {
 		var err error
-		if p.path, err = exec.LookPath(p.argv[0]); err != nil {
-			return nil, errors.New("there is no program " + p.argv[0])
+		if p.path, err = app.FindProgram(p.dir, p.argv[0]); err != nil {
+			return nil, err
 		}
 	}
 	cmd := &exec.Cmd{Path: p.path, Args: p.argv, Env: vars, Dir: cmp.Or(p.dir, s.folder()), Stdout: s.config.Output, Stderr: s.config.Output, ExtraFiles: p.files}

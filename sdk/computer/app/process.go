@@ -147,18 +147,26 @@ func (s *Server) command() (*exec.Cmd, error) {
 	if dir == "" {
 		dir = s.home
 	}
-	program := s.app.Launch[0]
-	switch {
-	case !strings.Contains(program, "/"):
-		found, err := exec.LookPath(program)
-		if err != nil {
-			return nil, fmt.Errorf("there is no program %s", program)
-		}
-		program = found
-	case !filepath.IsAbs(program):
-		program = filepath.Join(dir, program)
+	program, err := FindProgram(dir, s.app.Launch[0])
+	if err != nil {
+		return nil, err
 	}
 	return &exec.Cmd{Path: program, Args: s.app.Launch, Dir: dir, Env: s.environ, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}, nil
+}
+
+// FindProgram is the file that the first word of a command names: in PATH when the word has no slash, and relative to dir when it isn't absolute.
+func FindProgram(dir, word string) (string, error) {
+	switch {
+	case !strings.Contains(word, "/"):
+		found, err := exec.LookPath(word)
+		if err != nil {
+			return "", fmt.Errorf("there is no program %s", word)
+		}
+		return found, nil
+	case !filepath.IsAbs(word):
+		return filepath.Join(dir, filepath.FromSlash(word)), nil
+	}
+	return word, nil
 }
 
 // stop ends all that runs of the last launch.
