@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 
 	"agentenv.internal/agentenv/internal/computer/appdir"
 	"agentenv.internal/agentenv/sdk/computer/app"
@@ -107,11 +106,7 @@ func author(a *appdir.App, c Config) app.App {
 
 func sub(folder, dir string) fs.FS { return os.DirFS(filepath.Join(folder, filepath.FromSlash(dir))) }
 
-// environ is what an app's programs see.
+// environ is what an app's programs see; of what is named twice, the last counts.
 func environ(a *appdir.App, c Config) []string {
-	set := []string{"HOME=" + c.Home, app.HomeVariable + "=" + c.Home, app.NameVariable + "=" + a.Name, wire.NameVariable + "=" + a.Name}
-	out := slices.DeleteFunc(slices.Clone(c.Environ), func(v string) bool {
-		return slices.ContainsFunc(set, func(s string) bool { return strings.HasPrefix(v, s[:strings.Index(s, "=")+1]) })
-	})
-	return append(out, set...)
+	return append(slices.Clip(c.Environ), "HOME="+c.Home, app.HomeVariable+"="+c.Home, app.NameVariable+"="+a.Name, wire.NameVariable+"="+a.Name)
 }

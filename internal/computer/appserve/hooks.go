@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
@@ -37,7 +38,7 @@ type hooks struct {
 
 // call runs a hook, and tells with what it said last when it fails.
 func (h *hooks) call(ctx context.Context, argv []string, vars ...string) error {
-	cmd, err := command(ctx, h.folder, argv, append(h.environ[:len(h.environ):len(h.environ)], vars...))
+	cmd, err := command(ctx, h.folder, argv, append(slices.Clip(h.environ), vars...))
 	if err != nil {
 		return err
 	}

@@ -37,18 +37,13 @@ type program struct {
 }
 
 func (s *desktop) spawn(p program) (*process, error) {
-	vars := s.environ()
-	for _, v := range p.vars {
-		name, _, _ := strings.Cut(v, "=")
-		vars = append(slices.DeleteFunc(vars, func(one string) bool { return strings.HasPrefix(one, name+"=") }), v)
-	}
 	if p.path == "" {
 		var err error
 		if p.path, err = app.FindProgram(p.dir, p.argv[0]); err != nil {
 			return nil, err
 		}
 	}
-	cmd := &exec.Cmd{Path: p.path, Args: p.argv, Env: vars, Dir: cmp.Or(p.dir, s.folder()), Stdout: s.config.Output, Stderr: s.config.Output, ExtraFiles: p.files}
+	cmd := &exec.Cmd{Path: p.path, Args: p.argv, Env: append(s.environ(), p.vars...), Dir: cmp.Or(p.dir, s.folder()), Stdout: s.config.Output, Stderr: s.config.Output, ExtraFiles: p.files}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	return start(cmd)
 }

@@ -26,7 +26,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -177,7 +176,7 @@ func (s *Server) open(ctx context.Context, o Options) error {
 		s.socket, _ = lookup(SocketVariable)
 	}
 	s.socket = cmp.Or(s.socket, filepath.Join(s.home, filepath.FromSlash(s.file(".sock"))))
-	s.environ = with(s.environ, "HOME="+s.home, HomeVariable+"="+s.home, NameVariable+"="+s.app.Name)
+	s.environ = append(slices.Clip(s.environ), "HOME="+s.home, HomeVariable+"="+s.home, NameVariable+"="+s.app.Name)
 	if err := s.keep(ctx); err != nil {
 		return err
 	}
@@ -225,14 +224,6 @@ func (s *Server) serveAs(lookup func(string) (string, bool)) error {
 		s.env.ServeSkill(k.Name, k.Description, k.Folder)
 	}
 	return nil
-}
-
-// with is variables with some set.
-func with(vars []string, set ...string) []string {
-	out := slices.DeleteFunc(slices.Clone(vars), func(v string) bool {
-		return slices.ContainsFunc(set, func(n string) bool { return strings.HasPrefix(v, n[:strings.Index(n, "=")+1]) })
-	})
-	return append(out, set...)
 }
 
 // Name is the app's.
