@@ -13,11 +13,13 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
+	"agentenv.internal/agentenv/sdk/computer"
 	"agentenv.internal/agentenv/sdk/computer/app"
+	"agentenv.internal/agentenv/sdk/computer/home"
+	"agentenv.internal/agentenv/sdk/wire"
 )
 
 const (
-	privateDir  = ".agentenv" // of the home
 	installTime = 10 * time.Minute
 	// maxSocket is the longest path of a Unix socket.
 	maxSocket = 107
@@ -46,7 +48,7 @@ func (s *desktop) folder() string {
 }
 
 func (s *desktop) socket(app string) string {
-	return filepath.Join(s.home(), privateDir, "apps", app+".sock")
+	return filepath.Join(s.home(), home.Private, "apps", app+".sock")
 }
 
 func (s *desktop) startDriver() error {
@@ -58,20 +60,15 @@ func (s *desktop) startDriver() error {
 		}
 	}
 	if len(s.config.Apps) > 0 {
-		type front struct {
-			Name   string   `json:"name"`
-			Socket string   `json:"socket"`
-			Paths  []string `json:"paths"`
-		}
-		var list []front
+		var list []computer.App
 		for _, a := range s.config.Apps {
-			list = append(list, front{a.Name, s.socket(a.Name), append([]string{}, a.Paths...)})
+			list = append(list, computer.App{Name: a.Name, Socket: s.socket(a.Name), Paths: append([]string{}, a.Paths...)})
 		}
 		b, err := json.Marshal(list)
 		if err != nil {
 			return err
 		}
-		p.vars = []string{"AGENTENV_COMPUTER_APPS=" + string(b)}
+		p.vars = []string{computer.AppsVariable + "=" + string(b)}
 	}
 	var err error
 	s.driver, err = s.spawn(p)
@@ -86,7 +83,7 @@ func (s *desktop) startApps(ctx context.Context) error {
 	if s.home() == "" {
 		return errors.New("the apps have no home: set HOME, or --home")
 	}
-	for _, dir := range []string{privateDir, filepath.Join(privateDir, "apps")} {
+	for _, dir := range []string{home.Private, filepath.Join(home.Private, "apps")} {
 		if err := os.MkdirAll(filepath.Join(s.home(), dir), 0o700); err != nil {
 			return fmt.Errorf("the apps' home: %w", err)
 		}
@@ -108,12 +105,12 @@ func (s *desktop) startApps(ctx context.Context) error {
 
 // vars are the variables of an app's programs.
 func (s *desktop) vars(a App) []string {
-	return []string{"AGENTENV_APP=" + a.Name, "AGENTENV_HOME=" + s.home(), "AGENTENV_APP_SOCKET=" + s.socket(a.Name), "ENVIRONMENT_NAME=" + a.Name, "SERVICE_NAME=" + a.Name}
+	return []string{app.NameVariable + "=" + a.Name, app.HomeVariable + "=" + s.home(), app.SocketVariable + "=" + s.socket(a.Name), wire.NameVariable + "=" + a.Name, "SERVICE_NAME=" + a.Name}
 }
 
 // install runs an app's program for that, unless it has been run in this home.
 func (s *desktop) install(ctx context.Context, a App) error {
-	done := filepath.Join(s.home(), privateDir, "apps", a.Name+".installed")
+	done := filepath.Join(s.home(), home.Private, "apps", a.Name+".installed")
 	if len(a.Install) == 0 {
 		return nil
 	}
