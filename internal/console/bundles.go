@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"maps"
 
 	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/git"
@@ -59,9 +58,7 @@ func (s *Server) bundles(ctx context.Context, c *call) (any, error) {
 func (s *Server) updateBundle(ctx context.Context, c *call) (any, error) {
 	b := c.body
 	u := gitplugins.BundleUpdate{ID: c.PathValue("id"), Ref: b.text("ref"), Force: b.flag("force"), Newest: true}
-	typed := b.values("inputs")
-	maps.Copy(typed, b.values("config_inputs"))
-	u.Activate = s.activation(gitplugins.Activation{Typed: typed, Secrets: b.pairs("secrets")})
+	u.Activate = s.activation(b)
 	if err := b.done(); err != nil {
 		return nil, err
 	}
@@ -83,17 +80,11 @@ func (s *Server) updateBundle(ctx context.Context, c *call) (any, error) {
 }
 
 func (s *Server) removeBundle(ctx context.Context, c *call) (any, error) {
-	purge, err := c.purge()
-	if err == nil {
-		err = c.body.done()
-	}
-	if err == nil {
-		err = git.CheckID(c.PathValue("id"))
-	}
+	id, purge, err := c.removal()
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.plugins.UninstallBundle(ctx, c.PathValue("id"), purge)
+	out, err := c.plugins.UninstallBundle(ctx, id, purge)
 	if err != nil {
 		return nil, err
 	}

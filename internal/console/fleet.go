@@ -2,7 +2,6 @@ package console
 
 import (
 	"context"
-	"maps"
 	"net/http"
 	"path/filepath"
 	"time"
@@ -67,8 +66,7 @@ func (s *Server) fleet(ctx context.Context, c *call) (any, error) {
 func (s *Server) order(c *call) (o workspace.Order, a gitplugins.Activation, err error) {
 	b := c.body
 	o = workspace.Order{Name: b.text("name"), Bundle: b.text("bundle"), Ref: b.text("ref"), Soul: b.text("soul"), Root: b.text("dir"), RequiresTools: b.list("requires_tools")}
-	a = gitplugins.Activation{Typed: b.values("inputs"), Secrets: b.pairs("secrets")}
-	maps.Copy(a.Typed, b.values("config_inputs"))
+	a = b.activation()
 	inherit := b.flag("inherit_config")
 	if b.flag("start") || !b.get("port").IsNull() {
 		b.fault("start", "and port are not for this console, which starts no agent: leave them out, and serve it with agent-env workspace run NAME")

@@ -35,12 +35,20 @@ func (s *Server) consent(c *call) *gitplugins.Plugins {
 	return c.plugins.Gated()
 }
 
-// activation is what is said to what is installed; nil where nothing is turned on.
-func (s *Server) activation(a gitplugins.Activation) *gitplugins.Activation {
+// activation is what a request says to what is installed; nil where nothing is turned on.
+func (s *Server) activation(b *body) *gitplugins.Activation {
+	a := b.activation()
 	if s.o.FetchOnly {
 		return nil
 	}
 	return &a
+}
+
+// activation is what is said to what a plugin bundle asks.
+func (b *body) activation() gitplugins.Activation {
+	a := gitplugins.Activation{Typed: b.values("inputs"), Secrets: b.pairs("secrets")}
+	maps.Copy(a.Typed, b.values("config_inputs"))
+	return a
 }
 
 // installedPlugin is an installed plugin as it is listed.
@@ -194,9 +202,7 @@ func (s *Server) installedReply(ctx context.Context, done *gitplugins.Installed)
 func (s *Server) install(ctx context.Context, c *call) (any, error) {
 	b := c.body
 	o := gitplugins.Request{URL: b.text("url"), Ref: b.text("ref"), Force: b.flag("force"), By: "console"}
-	typed := b.values("inputs")
-	maps.Copy(typed, b.values("config_inputs"))
-	o.Activate = s.activation(gitplugins.Activation{Typed: typed, Secrets: b.pairs("secrets")})
+	o.Activate = s.activation(b)
 	b.required("url")
 	if err := b.done(); err != nil {
 		return nil, err
@@ -416,22 +422,28 @@ func (c *call) purge() (bool, error) {
 	}
 }
 
-func (s *Server) remove(ctx context.Context, c *call) (any, error) {
-	purge, err := c.purge()
+// removal reads what is to be removed, and whether its settings go too.
+func (c *call) removal() (id string, purge bool, err error) {
+	purge, err = c.purge()
 	if err == nil {
 		err = c.body.done()
 	}
-	if err == nil {
-		err = git.CheckID(c.PathValue("id"))
+	if id = c.PathValue("id"); err == nil {
+		err = git.CheckID(id)
 	}
+	return id, purge, err
+}
+
+func (s *Server) remove(ctx context.Context, c *call) (any, error) {
+	id, purge, err := c.removal()
 	if err != nil {
 		return nil, err
 	}
-	was, err := c.plugins.Show(ctx, c.PathValue("id"))
+	was, err := c.plugins.Show(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.plugins.Uninstall(ctx, c.PathValue("id"), purge)
+	out, err := c.plugins.Uninstall(ctx, id, purge)
 	if err != nil {
 		return nil, err
 	}
