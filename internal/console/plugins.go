@@ -151,6 +151,19 @@ type after struct {
 	Load     map[string]string `json:"load_errors"`         // why plugins that are on can't be used, by id
 }
 
+// anew reads the workspace under the configuration as a change has left it.
+func (s *Server) anew(ctx context.Context, read func(*gitplugins.Plugins) error) error {
+	p, done, err := s.o.Open(ctx)
+	if err != nil {
+		return err
+	}
+	err = read(p)
+	if end := done(ctx); err == nil {
+		err = end
+	}
+	return err
+}
+
 // reload reads the workspace after a change; changed tells whether something that is on is another than before.
 func (s *Server) reload(ctx context.Context, changed bool) (out after) {
 	out = after{Restart: changed, Load: map[string]string{}}
@@ -158,13 +171,10 @@ func (s *Server) reload(ctx context.Context, changed bool) (out after) {
 		return out
 	}
 	ctx = context.WithoutCancel(ctx) // it has happened; who asked learns of it if they can
-	p, done, err := s.o.Open(ctx)
-	if err == nil {
+	err := s.anew(ctx, func(p *gitplugins.Plugins) (err error) {
 		out.Load, err = p.Troubles(ctx)
-		if end := done(ctx); err == nil {
-			err = end
-		}
-	}
+		return err
+	})
 	if err != nil {
 		out.Error, out.Load = new(err.Error()), map[string]string{}
 	}
@@ -292,14 +302,11 @@ func (s *Server) ack(ctx context.Context, c *call) (any, error) {
 
 // counts refuses a consent that was stored in a configuration that doesn't count.
 func (s *Server) counts(ctx context.Context, a gitplugins.Ack) error {
-	p, done, err := s.o.Open(ctx)
-	if err != nil {
+	ok := false
+	err := s.anew(ctx, func(p *gitplugins.Plugins) (err error) {
+		ok, err = p.HasConsent(ctx, a)
 		return err
-	}
-	ok, err := p.HasConsent(ctx, a)
-	if end := done(ctx); err == nil {
-		err = end
-	}
+	})
 	if err == nil && !ok {
 		err = &Failure{http.StatusConflict, "configuration", "the consent was written, and the configuration that it stands in doesn't count: agent-env config sources tells why", nil}
 	}

@@ -136,11 +136,7 @@ func (s *Server) serve(r route) http.HandlerFunc {
 				answerError(ctx, w, &Failure{http.StatusInternalServerError, "configuration", err.Error(), err})
 				return
 			}
-			defer func() {
-				if err := done(ctx); err != nil {
-					s.o.Log.Warn("close the workspace", "error", err)
-				}
-			}()
+			defer s.letGo(ctx, "close the workspace", done)
 			c.plugins = p
 		}
 		out, err := r.do(ctx, c)
@@ -149,6 +145,13 @@ func (s *Server) serve(r route) http.HandlerFunc {
 			return
 		}
 		reply(w, http.StatusOK, out)
+	}
+}
+
+// letGo ends what was opened for a request; what is how the log calls that.
+func (s *Server) letGo(ctx context.Context, what string, done func(context.Context) error) {
+	if err := done(ctx); err != nil {
+		s.o.Log.Warn(what, "error", err)
 	}
 }
 

@@ -72,7 +72,7 @@ func (s *Server) computers(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer s.letGo(ctx, done)
+	defer s.letGo(ctx, "let go of the computers", done)
 	found, err := all.Desktops(ctx)
 	out := struct {
 		TakeOver  bool       `json:"take_over"`
@@ -90,12 +90,6 @@ func (s *Server) computers(ctx context.Context, c *call) (any, error) {
 		out.Computers = append(out.Computers, v)
 	}
 	return out, nil
-}
-
-func (s *Server) letGo(ctx context.Context, done func(context.Context) error) {
-	if err := done(ctx); err != nil {
-		s.o.Log.Warn("let go of the computers", "error", err)
-	}
 }
 
 // Lines of a stream: each is a JSON object and a line feed, and after a picture's come its bytes.
@@ -136,7 +130,7 @@ func (s *Server) screen(w http.ResponseWriter, r *http.Request) {
 		answerError(ctx, w, err)
 		return
 	}
-	defer s.letGo(ctx, done)
+	defer s.letGo(ctx, "let go of the computers", done)
 	id := r.PathValue("id")
 	k, err := all.Open(ctx, id)
 	if err != nil {

@@ -288,11 +288,7 @@ func (s *Server) showView(ctx context.Context, w http.ResponseWriter, r *http.Re
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err := done(ctx); err != nil {
-			s.o.Log.Warn("close the workspace", "error", err)
-		}
-	}()
+	defer s.letGo(ctx, "close the workspace", done)
 	held, err := p.Hold(ctx, to.id)
 	if err != nil {
 		return err
