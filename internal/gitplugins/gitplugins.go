@@ -83,6 +83,29 @@ func (p *Plugins) Store(ctx context.Context) (*git.Store, error) {
 	return p.o.Store(f, policy)
 }
 
+// withLock is Store, with what its lock says.
+func (p *Plugins) withLock(ctx context.Context) (*git.Store, *git.Lock, error) {
+	s, err := p.Store(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := s.Lock(ctx)
+	return s, l, err
+}
+
+// withSettings is Store, with what [git_plugins] turns on.
+func (p *Plugins) withSettings(ctx context.Context) (_ *git.Store, on func(id string) bool, err error) {
+	s, err := p.Store(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := p.o.Settings(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, TurnedOn(n), nil
+}
+
 // looker is a store that fetches and looks, for whom no workspace is needed: nothing of it changes a lock.
 func (p *Plugins) looker(ctx context.Context) (*git.Store, error) {
 	s, err := p.Store(ctx)
@@ -120,28 +143,36 @@ type Listed struct {
 
 // List are the git plugins and plugin bundles of the workspace, with what can't be meant in its lock.
 func (p *Plugins) List(ctx context.Context) ([]Listed, []string, error) {
-	s, err := p.Store(ctx)
+	s, on, err := p.withSettings(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
+	out, l, err := list(ctx, s, on)
+	if err != nil {
+		return nil, nil, err
+	}
+	return out, problems(l), nil
+}
+
+func list(ctx context.Context, s *git.Store, on func(id string) bool) ([]Listed, *git.Lock, error) {
 	rows, l, err := s.List(ctx)
 	if err != nil {
 		return nil, nil, err
-	}
-	n, err := p.o.Settings(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	on := TurnedOn(n)
-	var warnings []string
-	for _, p := range l.Problems {
-		warnings = append(warnings, p.String())
 	}
 	out := make([]Listed, 0, len(rows))
 	for _, r := range rows {
 		out = append(out, Listed{r, on(r.ID) && !r.Bundle})
 	}
-	return out, warnings, nil
+	return out, l, nil
+}
+
+// problems are what can't be meant in a lock.
+func problems(l *git.Lock) []string {
+	var out []string
+	for _, p := range l.Problems {
+		out = append(out, p.String())
+	}
+	return out
 }
 
 // Shown is one installed git plugin with its manifest.
@@ -172,27 +203,26 @@ func (p *Plugins) Show(ctx context.Context, id string) (*Shown, error) {
 
 // Troubles is what keeps plugins that are on from being used, by id.
 func (p *Plugins) Troubles(ctx context.Context) (_ map[string]string, err error) {
-	s, err := p.Store(ctx)
+	s, on, err := p.withSettings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n, err := p.o.Settings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := workspace.ReadPlugins(ctx, s, TurnedOn(n), p.o.Env)
+	all, err := workspace.ReadPlugins(ctx, s, on, p.o.Env)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, all.Close()) }()
-	on := TurnedOn(n)
+	return troublesOf(all, on), nil
+}
+
+func troublesOf(all *workspace.Plugins, on func(id string) bool) map[string]string {
 	out := map[string]string{}
 	for _, x := range all.All {
 		if on(x.ID) && x.Problem != "" {
 			out[x.ID] = x.Problem
 		}
 	}
-	return out, nil
+	return out
 }
 
 // Absent is the error about an id that nothing is installed under.

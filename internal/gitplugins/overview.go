@@ -2,12 +2,14 @@ package gitplugins
 
 import (
 	"context"
+	"errors"
 	"os"
 	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/plugin/git"
 	"agentenv.internal/agentenv/internal/plugin/pack"
+	"agentenv.internal/agentenv/internal/workspace"
 )
 
 // Card is an installed git plugin with all that is known of it.
@@ -21,32 +23,31 @@ type Card struct {
 }
 
 // Overview is everything that is installed in the workspace: plugins by id, bundles as installed, and what can't be meant in the lock.
-func (p *Plugins) Overview(ctx context.Context) ([]Card, []git.BundleRow, []string, error) {
-	all, warnings, err := p.List(ctx)
+func (p *Plugins) Overview(ctx context.Context) (_ []Card, _ []git.BundleRow, _ []string, err error) {
+	s, on, err := p.withSettings(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	s, err := p.Store(ctx)
+	all, l, err := list(ctx, s, on)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	l, err := s.Lock(ctx)
+	read, err := workspace.ReadPlugins(ctx, s, on, p.o.Env)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	troubles, err := p.Troubles(ctx)
-	if err != nil {
-		return nil, nil, nil, err
+	defer func() { err = errors.Join(err, read.Close()) }()
+	manifests := map[string]*git.Manifest{}
+	for _, x := range read.All {
+		manifests[x.ID] = x.Manifest
 	}
+	troubles := troublesOf(read, on)
 	var out []Card
 	for _, x := range all {
 		if x.Bundle {
 			continue
 		}
-		c := Card{Listed: x, Trouble: troubles[x.ID]}
-		if c.Manifest, _, err = readPlugin(ctx, s, x.Row); err != nil {
-			return nil, nil, nil, err
-		}
+		c := Card{Listed: x, Manifest: manifests[x.ID], Trouble: troubles[x.ID]}
 		if id, ok := strings.CutPrefix(x.Row.By, "bundle:"); ok {
 			c.Of = l.Bundle(id)
 		}
@@ -61,7 +62,7 @@ func (p *Plugins) Overview(ctx context.Context) ([]Card, []git.BundleRow, []stri
 		}
 		out = append(out, c)
 	}
-	return out, l.Bundles, warnings, nil
+	return out, l.Bundles, problems(l), nil
 }
 
 // lacks are the settings that a plugin requires and that have no value.
@@ -87,11 +88,7 @@ func (p *Plugins) lacks(ctx context.Context, m *git.Manifest) ([]string, error) 
 
 // Bundles are the rows of the plugin bundles of the workspace, as installed.
 func (p *Plugins) Bundles(ctx context.Context) ([]git.BundleRow, error) {
-	s, err := p.Store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.Lock(ctx)
+	_, l, err := p.withLock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -147,11 +144,7 @@ func (p *Plugins) Plan(ctx context.Context, k *Peek) (*Plan, error) {
 
 // Consented is nil for an installed plugin whose code may be run as it is, else a *NeedsAck. p is gated.
 func (p *Plugins) Consented(ctx context.Context, id string) error {
-	s, err := p.Store(ctx)
-	if err != nil {
-		return err
-	}
-	l, err := s.Lock(ctx)
+	s, l, err := p.withLock(ctx)
 	if err != nil {
 		return err
 	}
@@ -164,15 +157,10 @@ func (p *Plugins) Consented(ctx context.Context, id string) error {
 
 // Sync is the store's, with whether what was fetched is on.
 func (p *Plugins) Sync(ctx context.Context) (rows []git.Standing, on bool, err error) {
-	s, err := p.Store(ctx)
+	s, enabled, err := p.withSettings(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	n, err := p.o.Settings(ctx)
-	if err != nil {
-		return nil, false, err
-	}
-	enabled := TurnedOn(n)
 	rows, err = s.Sync(ctx)
 	for _, r := range rows {
 		on = on || !r.Bundle && enabled(r.ID) && (r.State == git.Arrived || r.State == git.Restored)

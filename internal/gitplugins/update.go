@@ -27,11 +27,7 @@ func (p *Plugins) Outdated(ctx context.Context) ([]git.Update, error) {
 // Update brings a git plugin of the workspace here to what its ref means now; with latest a release's tag moves to that of the newest release.
 // Who installed it stays, and so does whether it is on.
 func (p *Plugins) Update(ctx context.Context, id string, latest, dry bool) (*Installed, error) {
-	s, err := p.Store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.Lock(ctx)
+	s, l, err := p.withLock(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -126,11 +122,7 @@ type BundleUpdated struct {
 // UpdateBundle installs what a plugin bundle of the workspace here holds now, and removes the plugins that it names no more and that are its own:
 // one transaction.
 func (p *Plugins) UpdateBundle(ctx context.Context, u BundleUpdate) (*BundleUpdated, error) {
-	s, err := p.Store(ctx)
-	if err != nil {
-		return nil, err
-	}
-	l, err := s.Lock(ctx)
+	s, l, err := p.withLock(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -18,15 +18,11 @@ func (h *Held) Close() error { return h.all.Close() }
 // Hold holds the files of a plugin of the workspace, for as long as they are shown; nil where it isn't installed, is off, or can't be used under the
 // configuration as it is now: what is allowed is asked here too. The caller closes it.
 func (p *Plugins) Hold(ctx context.Context, id string) (*Held, error) {
-	s, err := p.Store(ctx)
+	s, on, err := p.withSettings(ctx)
 	if err != nil {
 		return nil, err
 	}
-	n, err := p.o.Settings(ctx)
-	if err != nil {
-		return nil, err
-	}
-	all, err := workspace.ReadPlugin(ctx, s, id, TurnedOn(n), p.o.Env)
+	all, err := workspace.ReadPlugin(ctx, s, id, on, p.o.Env)
 	if err != nil {
 		return nil, err
 	}
