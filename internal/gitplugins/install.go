@@ -154,7 +154,7 @@ func putPack(l *git.Lock, p *pack.Pack, o Request) (*git.BundleRow, error) {
 	switch {
 	case (err != nil || !was.Same(p.Bundle.Fetched.Source)) && !o.Force:
 		return nil, &git.Conflict{Source: p.Bundle.Fetched.Source, What: "plugin bundle", ID: row.ID, From: diag.Clean(git.Shown(have.SourceURL))}
-	case !o.Force && have.ResolvedSHA == row.ResolvedSHA && have.RequestedRef == row.RequestedRef && have.TreeSHA256 == row.TreeSHA256:
+	case !o.Force && !differ(*have, row):
 		return have, nil
 	}
 	row.Seeded = have.Seeded
