@@ -3,7 +3,6 @@ package gitplugins
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -54,7 +53,7 @@ func (p *Plugins) answersTo(ctx context.Context, m *pack.Manifest, a Activation)
 	if err != nil {
 		return workspace.Answers{}, err
 	}
-	names := slices.Sorted(maps.Keys(delegates))
+	names := sorted(delegates)
 	got, l := workspace.ReadAnswers(m, a.Typed)
 	l.Add(workspace.Gate(m, got, names)...)
 	var problems []string
