@@ -180,16 +180,15 @@ func (a *App) LoadGit(ctx context.Context, i *git.Item) []string {
 
 // gitSettings is what a git plugin of the workspace here is set to, and the values that are secret in it.
 func (a *App) gitSettings(ctx context.Context, id string) (any, []string, error) {
-	all, err := a.enabledPlugins(ctx)
+	held, err := a.Git().Hold(ctx, id)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer func() { _ = all.Close() }() // nothing of them is used below
-	i := slices.IndexFunc(all.All, func(p workspace.Plugin) bool { return p.ID == id && p.Enabled })
-	if i < 0 {
+	if held == nil {
 		return nil, nil, fmt.Errorf("the git plugin %s is not on in this workspace", id)
 	}
-	m := all.All[i].Manifest
+	defer func() { _ = held.Close() }() // its files are not used below
+	m := held.Manifest
 	out, secret := map[string]any{}, []string(nil)
 	for k, v := range m.Config.Members() {
 		out[k] = v.Any()
