@@ -34,16 +34,21 @@ Where packages come from is what the installer's own variables and files say (UV
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&c.IndexURL, "index-url", "", "take packages from this index, and not from the installer's, at `URL`")
-	f.StringArrayVar(&c.FindLinks, "find-links", nil, "look for packages in this `FOLDER` too (may be given several times)")
+	sourceFlags(cmd, &c.IndexURL, &c.FindLinks)
 	f.BoolVar(&c.Keep, "keep", false, "keep what was installed although it doesn't work")
-	changeFlags(cmd, &c, &yes)
+	changeFlags(cmd, &c.DryRun, &yes)
 	asJSON = verb.JSONFlag(cmd, "print one JSON object; it needs --yes or --dry-run")
 	return cmd
 }
 
-func changeFlags(cmd *cobra.Command, c *dist.Change, yes *bool) {
-	cmd.Flags().BoolVar(&c.DryRun, "dry-run", false, "say what would be done, and do nothing")
+// sourceFlags are where packages come from.
+func sourceFlags(cmd *cobra.Command, indexURL *string, findLinks *[]string) {
+	cmd.Flags().StringVar(indexURL, "index-url", "", "take packages from this index, and not from the installer's, at `URL`")
+	cmd.Flags().StringArrayVar(findLinks, "find-links", nil, "look for packages in this `FOLDER` too (may be given several times)")
+}
+
+func changeFlags(cmd *cobra.Command, dry, yes *bool) {
+	cmd.Flags().BoolVar(dry, "dry-run", false, "say what would be done, and do nothing")
 	cmd.Flags().BoolVarP(yes, "yes", "y", false, "don't ask")
 }
 
@@ -64,9 +69,32 @@ type changed struct {
 	Problems []string          `json:"problems"`
 }
 
-func change(ctx context.Context, p *verb.Program, cmd *cobra.Command, c dist.Change, w way) error {
-	if w.asJSON && !w.yes && !c.DryRun {
+// check refuses a change that could ask nobody.
+func (w way) check(dry bool) error {
+	if w.asJSON && !w.yes && !dry {
 		return verb.Usagef("--json can't ask: add --yes or --dry-run")
+	}
+	return nil
+}
+
+// talk is how the installer tells and asks.
+func (w way) talk(p *verb.Program) dist.Talk {
+	t := dist.Talk{
+		Say:    func(line string) { p.Streams.Println(term.Clean(line)) },
+		Detail: func(line string) { p.Streams.Detail("%s", line) },
+	}
+	if w.asJSON {
+		t.Say = func(line string) { p.Streams.Problem("%s", term.Clean(line)) }
+	}
+	if !w.yes {
+		t.Confirm = func(ctx context.Context) (bool, error) { return p.Streams.Confirm(ctx, "Proceed?", "--yes") }
+	}
+	return t
+}
+
+func change(ctx context.Context, p *verb.Program, cmd *cobra.Command, c dist.Change, w way) error {
+	if err := w.check(c.DryRun); err != nil {
+		return err
 	}
 	a, err := p.Ready()
 	if err != nil {
@@ -76,14 +104,7 @@ func change(ctx context.Context, p *verb.Program, cmd *cobra.Command, c dist.Cha
 	if err != nil {
 		return err
 	}
-	say := func(line string) { p.Streams.Problem("%s", term.Clean(line)) }
-	if !w.asJSON {
-		say = func(line string) { p.Streams.Println(term.Clean(line)) }
-	}
-	t := dist.Talk{Say: say, Detail: func(line string) { p.Streams.Detail("%s", line) }}
-	if !w.yes {
-		t.Confirm = func(ctx context.Context) (bool, error) { return p.Streams.Confirm(ctx, "Proceed?", "--yes") }
-	}
+	t := w.talk(p)
 	out, err := a.ChangePlugins(ctx, c, w.force, Taken(cmd.Root()), t)
 	if w.asJSON {
 		if printed := p.Streams.JSON(encodeOutcome(out, c.DryRun)); printed != nil {
@@ -96,10 +117,10 @@ func change(ctx context.Context, p *verb.Program, cmd *cobra.Command, c dist.Cha
 	}
 	switch {
 	case errors.Is(err, dist.ErrProblems) && out.Changed:
-		say("Kept as installed (--keep).")
+		t.Say("Kept as installed (--keep).")
 		return verb.Exit(verb.Refused)
 	case errors.Is(err, dist.ErrProblems):
-		say("Nothing was changed: the plugin environment is as it was.")
+		t.Say("Nothing was changed: the plugin environment is as it was.")
 		return verb.Exit(verb.Refused)
 	case errors.Is(err, term.ErrAborted):
 		p.Streams.Problem("Aborted!")
@@ -111,9 +132,9 @@ func change(ctx context.Context, p *verb.Program, cmd *cobra.Command, c dist.Cha
 	case c.DryRun:
 		p.Streams.Note("Dry run: nothing was changed.")
 	case !out.Changed:
-		say("Nothing changed: every package is as it was.")
+		t.Say("Nothing changed: every package is as it was.")
 	default:
-		say(w.done)
+		t.Say(w.done)
 	}
 	return nil
 }

@@ -32,12 +32,9 @@ Packages are named by requirements; those of scope host, which protoAgent's own 
 			return installDeps(cmd.Context(), p, d, way{yes: yes, asJSON: *asJSON})
 		},
 	}
-	f := cmd.Flags()
-	f.BoolVar(&d.Optional, "optional", false, "install those too that the plugin can do without")
-	f.StringVar(&d.IndexURL, "index-url", "", "take packages from this index, and not from the installer's, at `URL`")
-	f.StringArrayVar(&d.FindLinks, "find-links", nil, "look for packages in this `FOLDER` too (may be given several times)")
-	f.BoolVar(&d.DryRun, "dry-run", false, "say what would be done, and do nothing")
-	f.BoolVarP(&yes, "yes", "y", false, "don't ask")
+	cmd.Flags().BoolVar(&d.Optional, "optional", false, "install those too that the plugin can do without")
+	sourceFlags(cmd, &d.IndexURL, &d.FindLinks)
+	changeFlags(cmd, &d.DryRun, &yes)
 	asJSON = verb.JSONFlag(cmd, "print one JSON object; it needs --yes or --dry-run")
 	return cmd
 }
@@ -56,8 +53,8 @@ type depsInstalled struct {
 }
 
 func installDeps(ctx context.Context, p *verb.Program, d app.GitDeps, w way) error {
-	if w.asJSON && !w.yes && !d.DryRun {
-		return verb.Usagef("--json can't ask: add --yes or --dry-run")
+	if err := w.check(d.DryRun); err != nil {
+		return err
 	}
 	a, err := p.Ready()
 	if err != nil {
@@ -68,14 +65,7 @@ func installDeps(ctx context.Context, p *verb.Program, d app.GitDeps, w way) err
 		return err
 	}
 	d.FindLinks = c.FindLinks
-	say := func(line string) { p.Streams.Problem("%s", term.Clean(line)) }
-	if !w.asJSON {
-		say = func(line string) { p.Streams.Println(term.Clean(line)) }
-	}
-	t := dist.Talk{Say: say, Detail: func(line string) { p.Streams.Detail("%s", line) }}
-	if !w.yes {
-		t.Confirm = func(ctx context.Context) (bool, error) { return p.Streams.Confirm(ctx, "Proceed?", "--yes") }
-	}
+	t := w.talk(p)
 	out, err := a.InstallGitDeps(ctx, d, t)
 	if w.asJSON {
 		o := encodeOutcome(out.Outcome, d.DryRun)
@@ -90,7 +80,7 @@ func installDeps(ctx context.Context, p *verb.Program, d app.GitDeps, w way) err
 		}
 		return nil
 	}
-	return tellDeps(p, d, out, err, say)
+	return tellDeps(p, d, out, err, t.Say)
 }
 
 func tellDeps(p *verb.Program, d app.GitDeps, out app.GitDepsDone, err error, say func(string)) error {

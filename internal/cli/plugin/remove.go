@@ -25,7 +25,7 @@ works. What they had brought along stays, and so do their settings in the config
 		},
 	}
 	cmd.Flags().BoolVar(&force, "force", false, "remove it although the configuration or another plugin needs it")
-	changeFlags(cmd, &c, &yes)
+	changeFlags(cmd, &c.DryRun, &yes)
 	asJSON = verb.JSONFlag(cmd, "print one JSON object; it needs --yes or --dry-run")
 	return cmd
 }
