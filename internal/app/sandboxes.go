@@ -115,14 +115,10 @@ func (a *App) Boxes(ctx context.Context) ([]sandbox.Info, error) {
 	}
 	var out []sandbox.Info
 	var errs []error
-	for _, name := range w.providers.Names() {
-		e, ok := w.providers.Get(name)
-		if !ok {
-			continue
-		}
+	for e := range w.providers.All() {
 		infos, err := e.Value.List(ctx)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("list the sandboxes of %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("list the sandboxes of %s: %w", e.Name, err))
 			continue
 		}
 		out = append(out, infos...)

@@ -28,18 +28,14 @@ func (a *App) Snapshots(ctx context.Context) ([]sandbox.Snapshot, error) {
 	}
 	var out []sandbox.Snapshot
 	var errs []error
-	for _, name := range w.providers.Names() {
-		e, ok := w.providers.Get(name)
-		if !ok {
-			continue
-		}
+	for e := range w.providers.All() {
 		f, ok := e.Value.(sandbox.Forker)
 		if !ok {
 			continue
 		}
 		all, err := f.Snapshots(ctx)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("list the snapshots of %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("list the snapshots of %s: %w", e.Name, err))
 		}
 		out = append(out, all...)
 	}

@@ -3,6 +3,7 @@ package catalog
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -205,6 +206,17 @@ func (s *Set[T]) Names() []string {
 		}
 	}
 	return out
+}
+
+// All are the entries of Names. One whose value can't be made is passed over: whoever names it is told why by Reason.
+func (s *Set[T]) All() iter.Seq[Entry[T]] {
+	return func(yield func(Entry[T]) bool) {
+		for _, name := range s.Names() {
+			if e, ok := s.Get(name); ok && !yield(e) {
+				return
+			}
+		}
+	}
 }
 
 // Conflicts are the names that more than one origin claims, sorted.

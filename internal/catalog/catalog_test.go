@@ -139,6 +139,15 @@ func TestWhatIsMadeLater(t *testing.T) {
 	if o, ok := s.Origin("broken"); !ok || o != other || made != 2 {
 		t.Error(o, ok, made)
 	}
+	if all := slices.Collect(s.All()); !slices.Equal(all, []catalog.Entry[int]{{"taken", builtin, 3}, {"x", acme, 7}}) {
+		t.Error(all)
+	}
+	for e := range s.All() {
+		if e.Name != "taken" {
+			t.Error("it goes on")
+		}
+		break
+	}
 	for name, want := range map[string]string{
 		"x": "", "nobody": "", "taken": "", "broken": "registered by other but failed to load: oh", "old": "needs a newer agent-env; and time",
 		"both": "registered by acme 1.2 and by other 2, so that none of them serves it",

@@ -315,14 +315,10 @@ func (b *box) handle(ctx context.Context) (guest.Box, error) {
 
 // adopt looks for a live sandbox of the run that this process did not make.
 func (d *Deployments) adopt(ctx context.Context, run, name string) (*box, error) {
-	for _, p := range d.providers.Names() {
-		e, ok := d.providers.Get(p)
-		if !ok {
-			continue
-		}
+	for e := range d.providers.All() {
 		infos, err := e.Value.List(ctx)
 		if err != nil {
-			d.log.Debug("list sandboxes", "provider", p, "error", err)
+			d.log.Debug("list sandboxes", "provider", e.Name, "error", err)
 			continue
 		}
 		i := slices.IndexFunc(infos, func(i sandbox.Info) bool {

@@ -60,14 +60,10 @@ type Desktop struct {
 func (d *Deployments) Desktops(ctx context.Context) ([]Desktop, error) {
 	out := []Desktop{}
 	var errs []error
-	for _, name := range d.providers.Names() {
-		p, ok := d.providers.Get(name)
-		if !ok {
-			continue
-		}
-		infos, err := p.Value.List(ctx)
+	for e := range d.providers.All() {
+		infos, err := e.Value.List(ctx)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("list the sandboxes of %s: %w", name, err))
+			errs = append(errs, fmt.Errorf("list the sandboxes of %s: %w", e.Name, err))
 			continue
 		}
 		for _, i := range infos {
@@ -76,7 +72,7 @@ func (d *Deployments) Desktops(ctx context.Context) ([]Desktop, error) {
 				continue
 			}
 			out = append(out, Desktop{
-				ID: i.ID, Provider: name, Name: i.Labels[labelComputer], Env: i.Labels[labelEnv], Run: i.Run, Step: i.Labels[labelStep], Created: i.Created, Expires: i.Expires, port: int(port),
+				ID: i.ID, Provider: e.Name, Name: i.Labels[labelComputer], Env: i.Labels[labelEnv], Run: i.Run, Step: i.Labels[labelStep], Created: i.Created, Expires: i.Expires, port: int(port),
 			})
 		}
 	}

@@ -200,17 +200,13 @@ type Swept struct {
 func (d *Deployments) Sweep(ctx context.Context) ([]Swept, error) {
 	var out []Swept
 	var errs []error
-	for _, name := range d.providers.Names() {
-		e, ok := d.providers.Get(name)
-		if !ok { // what a plugin has of it is broken, which who names it is told
-			continue
-		}
+	for e := range d.providers.All() {
 		ids, err := e.Value.Sweep(ctx)
 		if len(ids) > 0 {
-			out = append(out, Swept{name, ids})
+			out = append(out, Swept{e.Name, ids})
 		}
 		if err != nil && !errors.Is(err, sandbox.ErrUnsupported) {
-			errs = append(errs, fmt.Errorf("sweep %s sandboxes: %w", name, err))
+			errs = append(errs, fmt.Errorf("sweep %s sandboxes: %w", e.Name, err))
 		}
 	}
 	return out, errors.Join(errs...)

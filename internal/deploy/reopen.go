@@ -43,14 +43,10 @@ type found struct {
 func (d *Deployments) ofRun(ctx context.Context, run string) ([]found, map[string]error) {
 	var out []found
 	errs := map[string]error{}
-	for _, name := range d.providers.Names() {
-		e, ok := d.providers.Get(name)
-		if !ok { // what a plugin has of it is broken, which who names it is told
-			continue
-		}
+	for e := range d.providers.All() {
 		infos, err := e.Value.List(ctx)
 		if err != nil {
-			errs[name] = fmt.Errorf("list the sandboxes of %s: %w", name, err)
+			errs[e.Name] = fmt.Errorf("list the sandboxes of %s: %w", e.Name, err)
 			continue
 		}
 		for _, i := range infos {
