@@ -198,18 +198,13 @@ func rewriteParams(e wire.Extension, prefix string, own []wire.Extension) (json.
 	return params.MarshalJSON()
 }
 
-// dataCall sends a request to a child's data plane.
-func (g *Gateway) dataCall(ctx context.Context, b *backing, r wire.Request) (json.RawMessage, error) {
-	return g.dataCallAt(ctx, b, "", r)
-}
-
-// dataCallAt is dataCall where the data plane is at a path; "" is where the child's card says that it is.
-func (g *Gateway) dataCallAt(ctx context.Context, b *backing, path string, r wire.Request) (json.RawMessage, error) {
+// dataCall sends a request to a data plane: see postData.
+func (g *Gateway) dataCall(ctx context.Context, b *backing, path string, r wire.Request) (json.RawMessage, error) {
 	body, err := r.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write a request: %w", err)
 	}
-	raw, err := g.postDataAt(ctx, b, path, body)
+	raw, err := g.postData(ctx, b, path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -225,12 +220,8 @@ func (g *Gateway) dataCallAt(ctx context.Context, b *backing, path string, r wir
 
 const maxData = 1 << 30
 
-// postData sends a body to a child's data plane, where its card says that it is.
-func (g *Gateway) postData(ctx context.Context, b *backing, body []byte) ([]byte, error) {
-	return g.postDataAt(ctx, b, "", body)
-}
-
-func (g *Gateway) postDataAt(ctx context.Context, b *backing, path string, body []byte) ([]byte, error) {
+// postData sends a body to the data plane at a path of a child; "" is where the child's card says that its own is.
+func (g *Gateway) postData(ctx context.Context, b *backing, path string, body []byte) ([]byte, error) {
 	if path == "" {
 		path = wire.DataPath
 		if card, err := g.fetchCard(ctx, b); err == nil && card.URL != "" {

@@ -423,18 +423,14 @@ func (g *Gateway) find(env string) (*backing, error) {
 // Data calls the data plane of one environment, "" being the only one: wire.Reset, wire.Add or wire.Get. The error is a *wire.Error when the
 // environment refused. ctx bounds the call.
 func (g *Gateway) Data(ctx context.Context, env, method string, params json.RawMessage) (json.RawMessage, error) {
-	b, err := g.find(env)
-	if err != nil {
-		return nil, err
-	}
-	return g.dataCall(ctx, b, wire.Request{ID: json.RawMessage("1"), Method: method, Params: params})
+	return g.DataAt(ctx, env, "", method, params)
 }
 
-// DataAt is Data for an environment behind that one: its child whose card says that its data plane is at path.
+// DataAt is Data for an environment behind that one: its child whose card says that its data plane is at path; "" is that one itself.
 func (g *Gateway) DataAt(ctx context.Context, env, path, method string, params json.RawMessage) (json.RawMessage, error) {
 	b, err := g.find(env)
 	if err != nil {
 		return nil, err
 	}
-	return g.dataCallAt(ctx, b, path, wire.Request{ID: json.RawMessage("1"), Method: method, Params: params})
+	return g.dataCall(ctx, b, path, wire.Request{ID: json.RawMessage("1"), Method: method, Params: params})
 }

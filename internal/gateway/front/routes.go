@@ -320,7 +320,7 @@ func (g *Gateway) serveData(w http.ResponseWriter, r *http.Request, _ access.Pri
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), dataTimeout)
 	defer cancel()
-	raw, err := g.postData(ctx, g.children[0], b)
+	raw, err := g.postData(ctx, g.children[0], "", b)
 	if err != nil {
 		answer(w, http.StatusOK, wire.Response{ID: req.ID, Error: &wire.Error{Code: wire.CodeHandler, Message: err.Error()}})
 		return
