@@ -92,21 +92,7 @@ func (w *writer) env(x *write) map[string]any {
 	if name, ok := fields["environment_name"]; ok {
 		fields["service_name"] = name
 	}
-	if x.Type == env.Multi {
-		for _, r := range env.Refs(x.Type) {
-			list := []any{}
-			for _, p := range x.Pins {
-				if p.Field == r.Key {
-					list = append(list, w.typed(p))
-				}
-			}
-			fields[r.Key] = list
-		}
-		return fields
-	}
-	if env.Desktop(x.Type) {
-		w.desktop(x, fields)
-	}
+	w.composed(x, fields)
 	for _, img := range env.Images(x.Type) {
 		for _, p := range x.Pins {
 			if p.Field == img.Key {
@@ -117,8 +103,8 @@ func (w *writer) env(x *write) map[string]any {
 	return fields
 }
 
-// desktop adds what a computer, an app or a driver pins: its files, and what a computer is composed of.
-func (w *writer) desktop(x *write, fields map[string]any) {
+// composed adds the environments that a multi or a computer is composed of, and the files of a computer, an app or a driver.
+func (w *writer) composed(x *write, fields map[string]any) {
 	for _, p := range x.Pins {
 		if p.Field == env.Files {
 			fields[env.Files] = w.typed(p)
