@@ -191,10 +191,10 @@ func find(t *testing.T, p sandbox.Provider, id string) (sandbox.Info, bool) {
 	return infos[i], true
 }
 
-// eventually waits for ok, at most for a time that no healthy machine needs.
 // hang is how long nothing takes, on the busiest machine, but what hangs: what is waited for without end lasts a minute or more.
 const hang = 45 * time.Second
 
+// eventually waits for ok, at most for a time that no healthy machine needs.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for until := time.Now().Add(hang); !ok(); time.Sleep(5 * time.Millisecond) {
