@@ -212,42 +212,34 @@ func (p holder) root() string {
 	return "/svc/" + p.app.Name
 }
 
+// card is what an app, or a computer, said of itself when the computer got ready; nil for other servers.
+func (p holder) card() *wire.Card {
+	if p.app == nil && p.server.composed != nil {
+		return &p.server.composed.card
+	}
+	return p.app
+}
+
 // serves tells whether an environment serves a method of the data plane; what isn't known counts as served.
 func (p holder) serves(method string) bool {
-	switch {
-	case p.app != nil:
-		return p.app.Serves(method)
-	case p.server.composed != nil:
-		return p.server.composed.card.Serves(method)
-	default:
-		return true
-	}
+	card := p.card()
+	return card == nil || card.Serves(method)
 }
 
 // takesTree tells whether an environment says that it is given data as a tree of files.
 func (p holder) takesTree() bool {
-	card := p.app
+	card := p.card()
 	if card == nil {
-		if p.server.composed == nil {
-			return false
-		}
-		card = &p.server.composed.card
-	}
-	x := card.Extension(wire.URNIntake)
-	var params struct {
-		Add []struct {
-			Format string `json:"format"`
-		} `json:"add"`
-	}
-	if x == nil || json.Unmarshal(x.Params, &params) != nil {
 		return false
 	}
-	return slices.ContainsFunc(params.Add, func(a struct {
+	type intake struct {
 		Format string `json:"format"`
-	},
-	) bool {
-		return a.Format == "file-tree"
-	})
+	}
+	var params struct {
+		Add []intake `json:"add"`
+	}
+	x := card.Extension(wire.URNIntake)
+	return x != nil && json.Unmarshal(x.Params, &params) == nil && slices.ContainsFunc(params.Add, func(a intake) bool { return a.Format == "file-tree" })
 }
 
 const (

@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -188,12 +189,12 @@ func (v *Env) export(ctx context.Context, name string, params json.RawMessage) (
 // opened is the one file that an answer is kept as: a tree of files as a packed one, and of a computer's environments also data under their name.
 func (v *Env) opened(ctx context.Context, h holder, name string, parts []wire.Part) (Export, error) {
 	if len(parts) == 0 {
-		return Export{}, fmt.Errorf("the answer holds no part: %w", errEmptyAnswer{})
+		return Export{}, fmt.Errorf("the answer holds no part: it %w", ErrEmpty)
 	}
 	if h.server.computer != nil || slices.ContainsFunc(parts, func(p wire.Part) bool { return placeOf(&p) != "" }) {
 		switch {
 		case len(parts) == 1 && parts[0].Kind == wire.KindData:
-			return Export{File: name + ".json", ReadCloser: io.NopCloser(strings.NewReader(string(parts[0].Data)))}, nil
+			return Export{File: name + ".json", ReadCloser: io.NopCloser(bytes.NewReader(parts[0].Data))}, nil
 		case len(parts) == 1 && parts[0].Kind == wire.KindText:
 			return Export{File: name + ".txt", ReadCloser: io.NopCloser(strings.NewReader(parts[0].Text))}, nil
 		case len(parts) > 1 || placeOf(&parts[0]) != "":
@@ -206,7 +207,7 @@ func (v *Env) opened(ctx context.Context, h holder, name string, parts []wire.Pa
 			if err != nil {
 				return Export{}, err
 			}
-			return Export{File: name + treeSuffix, ReadCloser: io.NopCloser(strings.NewReader(string(b)))}, nil
+			return Export{File: name + treeSuffix, ReadCloser: io.NopCloser(bytes.NewReader(b))}, nil
 		}
 	}
 	return v.open(ctx, h, parts[0])
@@ -225,11 +226,6 @@ func (v *Env) contentOf(ctx context.Context, h holder, p wire.Part, limit int64)
 	}
 	return b, err
 }
-
-type errEmptyAnswer struct{}
-
-func (errEmptyAnswer) Error() string        { return "it holds nothing" }
-func (errEmptyAnswer) Is(target error) bool { return target == ErrEmpty }
 
 // Probe asks an environment for its data, once, and drops them. That it holds none is no error.
 func (v *Env) Probe(ctx context.Context, name string) error {
