@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -329,8 +328,6 @@ type Snapshot struct {
 	Missed         func(what string, err error)
 	// Params are those of data/get, by environment name.
 	Params map[string]json.RawMessage
-	// Left is told which environments hold nothing, and are left out, from several goroutines; it may be nil.
-	Left func(name string)
 }
 
 // Exporting are the environments that can be asked for their data, in order.
@@ -350,56 +347,61 @@ func (v *Env) exportLimit(name string, asked time.Duration) time.Duration {
 	return max(exportLimit, h.limit())
 }
 
-// checkParams refuses parameters for environments that aren't asked.
-func (v *Env) checkParams(params map[string]json.RawMessage) error {
+// checkParams refuses parameters for environments that aren't exported.
+func checkParams(exported []string, params map[string]json.RawMessage) error {
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(params)) {
-		if !slices.Contains(v.Exporting(), name) {
-			errs = append(errs, fmt.Errorf("there are parameters for %s, and no environment of that name is exported; there are %s", diag.Repr(name), quoted(v.Exporting())))
+		if !slices.Contains(exported, name) {
+			errs = append(errs, fmt.Errorf("there are parameters for %s, and no environment of that name is exported; there are %s", diag.Repr(name), quoted(exported)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// Snapshot stores the data of every environment as the next version of a universe. Nothing is stored when one can't be exported: the error is ErrExport then.
-func (v *Env) Snapshot(ctx context.Context, s store.Store, o Snapshot) (envstore.Pin, error) {
+// Snapshot stores the data of every environment as the next version of a universe, and answers which of them are in it: those that hold nothing are left
+// out. Nothing is stored when one can't be exported: the error is ErrExport then.
+func (v *Env) Snapshot(ctx context.Context, s store.Store, o Snapshot) (pin envstore.Pin, kept []string, err error) {
 	names := v.Exporting()
-	if err := v.checkParams(o.Params); err != nil {
-		return envstore.Pin{}, fmt.Errorf("%w: %w", ErrExport, err)
+	if err := checkParams(names, o.Params); err != nil {
+		return envstore.Pin{}, nil, fmt.Errorf("%w: %w", ErrExport, err)
 	}
 	if err := envstore.CheckSnapshotNames(names); err != nil {
-		return envstore.Pin{}, fmt.Errorf("%w: %w", ErrExport, err)
+		return envstore.Pin{}, nil, fmt.Errorf("%w: %w", ErrExport, err)
 	}
-	return envstore.PutSnapshot(ctx, s, o.ID, func(ctx context.Context, put func(envstore.Piece) error) error {
+	pin, err = envstore.PutSnapshot(ctx, s, o.ID, func(ctx context.Context, put func(envstore.Piece) error) error {
 		g, gctx := errgroup.WithContext(ctx)
 		g.SetLimit(exportsAtOnce)
-		var kept atomic.Int64
-		for _, name := range names {
+		empty := make([]bool, len(names))
+		for i, name := range names {
 			g.Go(func() error {
 				limit := v.exportLimit(name, o.Limit)
 				ctx, cancel := context.WithTimeoutCause(gctx, limit, fmt.Errorf("the server took more than %s", limit))
 				defer cancel()
 				x, err := v.export(ctx, name, o.Params[name])
 				if errors.Is(err, ErrEmpty) {
-					if o.Left != nil {
-						o.Left(name)
-					}
+					empty[i] = true
 					return nil
 				}
 				if err != nil {
 					return fmt.Errorf("%w: %w", ErrExport, err)
 				}
 				defer x.Close()
-				kept.Add(1)
 				return put(envstore.Piece{Folder: name, File: x.File, Reader: x})
 			})
 		}
 		if err := g.Wait(); err != nil {
 			return err
 		}
-		if kept.Load() == 0 {
+		kept = nil
+		for i, name := range names {
+			if !empty[i] {
+				kept = append(kept, name)
+			}
+		}
+		if len(kept) == 0 {
 			return fmt.Errorf("%w: none of %s holds anything", ErrExport, quoted(names))
 		}
 		return v.putLogs(ctx, o, put)
 	})
+	return pin, kept, err
 }

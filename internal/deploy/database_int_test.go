@@ -70,7 +70,7 @@ func TestPostgres(t *testing.T) {
 				answer.Changes[0].After.Name != "by an agent" || len(answer.Changes[0].Actors) != 1 {
 				t.Errorf("%d %s %v", code, body, err)
 			}
-			kept, err := v.Snapshot(t.Context(), r.Store, deploy.Snapshot{ID: "@local/after", Changes: true, Missed: func(what string, err error) { t.Error(what, err) }})
+			kept, _, err := v.Snapshot(t.Context(), r.Store, deploy.Snapshot{ID: "@local/after", Changes: true, Missed: func(what string, err error) { t.Error(what, err) }})
 			if err != nil {
 				t.Fatal(err)
 			}

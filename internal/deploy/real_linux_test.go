@@ -156,7 +156,7 @@ func TestMulti(t *testing.T) {
 		t.Error(got)
 	}
 	checkWebsite(t, v)
-	pin, err := v.Snapshot(t.Context(), r.Store, deploy.Snapshot{ID: "@local/after"})
+	pin, _, err := v.Snapshot(t.Context(), r.Store, deploy.Snapshot{ID: "@local/after"})
 	if err != nil {
 		t.Fatal(err)
 	}

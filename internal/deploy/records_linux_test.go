@@ -96,7 +96,7 @@ func TestRecordsOfARun(t *testing.T) {
 
 	// A snapshot can hold the log of calls; there is no database, so that changes are left out and the rest is kept.
 	var missed []string
-	pin, err := v.Snapshot(t.Context(), r.Store, deploy.Snapshot{ID: "@local/after", Calls: true, Changes: true, Missed: func(what string, err error) { missed = append(missed, fmt.Sprint(what, ": ", err)) }})
+	pin, _, err := v.Snapshot(t.Context(), r.Store, deploy.Snapshot{ID: "@local/after", Calls: true, Changes: true, Missed: func(what string, err error) { missed = append(missed, fmt.Sprint(what, ": ", err)) }})
 	if err != nil || strings.Join(missed, "; ") != "env_changes: the environment keeps no log of changes" {
 		t.Error(missed, err)
 	}

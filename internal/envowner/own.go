@@ -125,7 +125,8 @@ func (w *Owner) control(v *deploy.Env, started Started) *http.ServeMux {
 		return struct{}{}, v.Reset(ctx, r.Names...)
 	}))
 	mux.HandleFunc("POST /snapshot", owner.Handle(func(ctx context.Context, r snapshotRequest) (envstore.Pin, error) {
-		return v.Snapshot(ctx, w.Store, deploy.Snapshot{ID: r.ID})
+		pin, _, err := v.Snapshot(ctx, w.Store, deploy.Snapshot{ID: r.ID})
+		return pin, err
 	}))
 	mux.HandleFunc("POST /call", owner.Handle(func(ctx context.Context, r callRequest) (json.RawMessage, error) {
 		if r.Arguments == nil {

@@ -146,7 +146,7 @@ func (s *series) take(ctx context.Context, row step.AgentSnapshot) error {
 	if err == nil {
 		row.ID, row.Version = pin.ID, pin.Version
 		if s.env != nil {
-			pin, err = s.env.Snapshot(limited, s.store, deploy.Snapshot{ID: step.AgentSnapshotID(s.c.Run, s.c.Step, path.Base(s.env.ID)), Limit: s.limit})
+			pin, _, err = s.env.Snapshot(limited, s.store, deploy.Snapshot{ID: step.AgentSnapshotID(s.c.Run, s.c.Step, path.Base(s.env.ID)), Limit: s.limit})
 			row.Env, row.EnvVersion = pin.ID, pin.Version
 		}
 	}

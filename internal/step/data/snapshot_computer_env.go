@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"agentenv.internal/agentenv/internal/deploy"
@@ -59,14 +57,7 @@ func (e *SnapshotComputerEnv) Run(ctx context.Context, c *step.Call) error {
 	if o.Params, err = params(c.Doc, name); err != nil {
 		return err
 	}
-	var mu sync.Mutex
-	left := map[string]bool{}
-	o.Left = func(name string) {
-		mu.Lock()
-		defer mu.Unlock()
-		left[name] = true
-	}
-	pin, err := v.Snapshot(ctx, e.store, o)
+	pin, kept, err := v.Snapshot(ctx, e.store, o)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -76,7 +67,6 @@ func (e *SnapshotComputerEnv) Run(ctx context.Context, c *step.Call) error {
 	default:
 		return step.Infra(&step.Error{Type: "StoreError", Err: fmt.Errorf("store the snapshot: %w", err)})
 	}
-	kept := slices.DeleteFunc(v.Exporting(), func(name string) bool { return left[name] })
 	c.Log.Info("snapshot stored", "artifact", pin.ID, "version", pin.Version, "env", v.ID, "environments", kept)
 	return c.Out.Set(step.Child(SnapshotsPath, c.Step), snapshot{ID: pin.ID, Version: pin.Version, Env: v.ID, EnvStep: v.Step, Environments: kept})
 }

@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
-	"sync"
 	"time"
 
 	"agentenv.internal/agentenv/internal/deploy"
@@ -82,14 +80,7 @@ func (e *SnapshotEnv) Run(ctx context.Context, c *step.Call) error {
 		missed[what] = true
 		c.Log.Warn("left out of the snapshot", "what", what, "env", v.ID, "error", err)
 	}
-	var mu sync.Mutex
-	left := map[string]bool{}
-	o.Left = func(name string) {
-		mu.Lock()
-		defer mu.Unlock()
-		left[name] = true
-	}
-	pin, err := v.Snapshot(ctx, e.store, o)
+	pin, kept, err := v.Snapshot(ctx, e.store, o)
 	switch {
 	case err == nil:
 	case ctx.Err() != nil:
@@ -109,7 +100,7 @@ func (e *SnapshotEnv) Run(ctx context.Context, c *step.Call) error {
 	}
 	c.Log.Info("snapshot stored", "artifact", pin.ID, "version", pin.Version, "env", v.ID)
 	return c.Out.Set(step.Child(SnapshotsPath, c.Step), snapshot{
-		ID: pin.ID, Version: pin.Version, Env: v.ID, EnvStep: v.Step, Environments: slices.DeleteFunc(v.Exporting(), func(name string) bool { return left[name] }), Original: c.Doc.Get("original_universe_artifact_id").Text(),
+		ID: pin.ID, Version: pin.Version, Env: v.ID, EnvStep: v.Step, Environments: kept, Original: c.Doc.Get("original_universe_artifact_id").Text(),
 	})
 }
 
