@@ -180,14 +180,19 @@ func Check(typ string, n doc.Node, providers []string, l *diag.List) {
 	}
 }
 
+// Unroutable tells whether a name can't be part of a gateway's addresses, and so not that of an environment behind one.
+func Unroutable(name string) bool {
+	return strings.ContainsFunc(name, func(r rune) bool {
+		return strings.ContainsRune("/?#%", r) || unicode.IsSpace(r) || unicode.IsControl(r)
+	})
+}
+
 // CheckName refuses an environment name that a gateway deployment can't have, whether n says it or its sources do.
 func CheckName(name, provider string, n doc.Node, l *diag.List) {
 	if provider != ProviderGateway {
 		return
 	}
-	if strings.ContainsFunc(name, func(r rune) bool {
-		return strings.ContainsRune("/?#%", r) || unicode.IsSpace(r) || unicode.IsControl(r)
-	}) { // as the gateway does
+	if Unroutable(name) {
 		fault(l, n, "environment_name", "env.name.route", "%s can't be the name of an environment behind a gateway, which is part of its addresses: no spaces, /, ?, # or %%", diag.Repr(name))
 	}
 	if slices.Contains(Reserved(), name) {

@@ -16,9 +16,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-	"unicode"
 
 	"agentenv.internal/agentenv/internal/access"
+	"agentenv.internal/agentenv/internal/env"
 	"agentenv.internal/agentenv/internal/gateway/calllog"
 	"agentenv.internal/agentenv/internal/gateway/child"
 	"agentenv.internal/agentenv/internal/gateway/clock"
@@ -181,9 +181,7 @@ func check(o *Options) error {
 	seen := map[string]bool{}
 	for _, c := range o.Children {
 		switch {
-		case c.Name == "" || strings.ContainsFunc(c.Name, func(r rune) bool {
-			return strings.ContainsRune("/?#%", r) || unicode.IsSpace(r) || unicode.IsControl(r)
-		}):
+		case c.Name == "" || env.Unroutable(c.Name):
 			return fmt.Errorf("%q can't be the name of an environment behind a gateway", c.Name)
 		case seen[c.Key()]:
 			return fmt.Errorf("two environments behind the gateway are named %q", c.Name)
