@@ -9,7 +9,7 @@ var computerRows = []row{
 	{"A2", "TestA2 TestComputersAreCheckedAtPut"},
 	{"A3", "TestComputersAreCheckedAtPut TestRead"},
 	{"A4", "TestComputersAreCheckedAtPut computer"},
-	{"A5", "TestA5 TestComputersAreCheckedAtPut"},
+	{"A5", "TestComputersAreCheckedAtPut"},
 	{"A6", "TestA6 TestComputersAreCheckedAtPut"},
 	{"A7", "TestA7AnAppThatIsNotServed TestOwnServer TestInstallThatFails computer"},
 	{"A8", "TestComputersAreCheckedAtPut TestSessionOfAComputer TestRead"},
