@@ -2,6 +2,7 @@ package git
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,15 +23,15 @@ const maxListed = 64 << 10
 // tree lists the files of a commit.
 func (f *Fetcher) tree(ctx context.Context, bare, commit string) (files []entry, warnings []string, err error) {
 	var links, modules []string
-	entries, bytes := 0, 0
+	entries, size := 0, 0
 	read := func(r io.Reader) error {
 		lines := bufio.NewScanner(r)
 		lines.Buffer(nil, maxListed)
 		lines.Split(splitNUL)
 		for lines.Scan() {
 			entries++
-			bytes += len(lines.Bytes())
-			if entries > listed*f.o.Limits.Files || bytes > maxOutput {
+			size += len(lines.Bytes())
+			if entries > listed*f.o.Limits.Files || size > maxOutput {
 				return fmt.Errorf("it holds more files and folders than can be listed (%d files are allowed)", f.o.Limits.Files)
 			}
 			mode, e, err := listedEntry(lines.Text())
@@ -68,10 +69,8 @@ func (f *Fetcher) tree(ctx context.Context, bare, commit string) (files []entry,
 
 // splitNUL is a bufio.SplitFunc of what ends with a NUL.
 func splitNUL(data []byte, end bool) (advance int, token []byte, err error) {
-	for i, c := range data {
-		if c == 0 {
-			return i + 1, data[:i], nil
-		}
+	if i := bytes.IndexByte(data, 0); i >= 0 {
+		return i + 1, data[:i], nil
 	}
 	if end && len(data) > 0 {
 		return len(data), data, nil
