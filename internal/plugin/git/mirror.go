@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	"net/http"
 	"net/url"
 	"os"
@@ -79,12 +78,16 @@ func openMirror(ctx context.Context, at string) (_ *mirror, err error) {
 		return nil, err
 	}
 	defer r.Close()
+	m.index, err = readIndex(r)
+	return m, err
+}
+
+func readIndex(r io.Reader) (mirrored, error) {
 	b, err := io.ReadAll(io.LimitReader(r, maxIndex+1))
 	if err != nil {
-		return nil, err
+		return mirrored{}, err
 	}
-	m.index, err = parseMirror(b)
-	return m, err
+	return parseMirror(b)
 }
 
 // parseMirror reads an index. Names of trees and commits in it are digits and nothing else.
@@ -149,21 +152,16 @@ func (m *mirror) open(ctx context.Context, name string) (io.ReadCloser, error) {
 
 // refs are the refs of a source as a source names them, where the mirror has ref; else nil.
 func (m *mirror) refs(src Source, ref string) map[string]string {
-	if m == nil || m.index.Sources[src.Key()] == nil || m.index.Sources[src.Key()].Refs[ref] == "" {
+	if m == nil {
+		return nil
+	}
+	s := m.index.Sources[src.Key()]
+	if s == nil || s.Refs[ref] == "" {
 		return nil
 	}
 	out := map[string]string{}
-	for name, commit := range m.index.Sources[src.Key()].Refs {
-		switch { // it knows names as they were asked for, and not whether they are of branches or of tags
-		case name == "":
-			name = "HEAD"
-		case strings.HasPrefix(name, "refs/"):
-		case IsRelease(name):
-			name = "refs/tags/" + name
-		default:
-			name = "refs/heads/" + name
-		}
-		out[name] = commit
+	for name, commit := range s.Refs {
+		out[guess(name)] = commit // it knows names as they were asked for, and not whether they are of branches or of tags
 	}
 	return out
 }
@@ -280,14 +278,15 @@ func (s *Store) Vendor(ctx context.Context, dir string) ([]Vendored, error) {
 
 // readMirror reads the index in a folder; an empty one where there is none.
 func readMirror(file string) (mirrored, error) {
-	b, err := os.ReadFile(file)
+	f, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return mirrored{Format: mirrorFormat, Sources: map[string]*mirroredSource{}}, nil
 	}
 	if err != nil {
 		return mirrored{}, err
 	}
-	out, err := parseMirror(b)
+	defer f.Close()
+	out, err := readIndex(f)
 	if out.Sources == nil {
 		out.Sources = map[string]*mirroredSource{}
 	}
@@ -334,14 +333,10 @@ func writeTar(ctx context.Context, file string, h *treestore.Held) error {
 	if err != nil {
 		return err
 	}
-	byPath := map[string]entry{}
-	for _, e := range files {
-		byPath[e.path] = e
-	}
+	slices.SortFunc(files, func(a, b entry) int { return strings.Compare(a.path, b.path) })
 	return atomicfile.Write(file, 0o644, func(w io.Writer) error {
 		t := tar.NewWriter(w)
-		for _, name := range slices.Sorted(maps.Keys(byPath)) {
-			e := byPath[name]
+		for _, e := range files {
 			mode := int64(0o644)
 			if e.exec {
 				mode = 0o755
