@@ -33,7 +33,7 @@ type installer interface {
 	variables(c Change) []string // say where packages come from, in the place of addition's options, when that holds a password
 	removal(dir string, names []string) []string
 	// needsSource tells whether a plan without building, which failed with these words, may do with it.
-	needsSource(c Change, said string) bool
+	needsSource(said string) bool
 }
 
 // asked is how an installer is to be run.
@@ -119,27 +119,32 @@ func (u *uvTool) variables(c Change) []string {
 	if len(c.FindLinks) > 0 {
 		all := make([]string, len(c.FindLinks))
 		for i, f := range c.FindLinks {
-			all[i] = strings.ReplaceAll(uncut(f), ",", "%2C")
+			all[i] = uncut(f)
 		}
 		out = append(out, "UV_FIND_LINKS="+strings.Join(all, ","))
 	}
 	return out
 }
 
-// uncut is a folder that uv doesn't take for several: it divides values of the option at commas.
-func uncut(folder string) string {
-	if !filepath.IsAbs(folder) || !strings.Contains(folder, ",") {
+// whole is a folder that an installer doesn't take for several: it divides values at marks.
+func whole(folder, marks string) string {
+	if !filepath.IsAbs(folder) || !strings.ContainsAny(folder, marks) {
 		return folder
 	}
 	u := url.URL{Scheme: "file", Path: folder}
-	return strings.ReplaceAll(u.String(), ",", "%2C")
+	return u.String()
+}
+
+// uncut is a place that uv doesn't take for several: it divides values at commas.
+func uncut(place string) string {
+	return strings.ReplaceAll(whole(place, ","), ",", "%2C")
 }
 
 func (u *uvTool) removal(dir string, names []string) []string {
 	return append(append(u.argv("uninstall", dir), "--"), names...)
 }
 
-func (u *uvTool) needsSource(_ Change, said string) bool {
+func (u *uvTool) needsSource(said string) bool {
 	for _, words := range []string{"has no usable wheels", "have no usable wheels", "has no wheels", "have no wheels", "Building source distributions", "building from source is disabled"} {
 		if strings.Contains(said, words) {
 			return true
@@ -224,20 +229,11 @@ func (p *pipTool) variables(c Change) []string {
 	if len(c.FindLinks) > 0 {
 		all := make([]string, len(c.FindLinks))
 		for i, f := range c.FindLinks {
-			all[i] = unspaced(f)
+			all[i] = whole(f, " \t\n") // the variable is divided at spaces
 		}
 		out = append(out, "PIP_FIND_LINKS="+strings.Join(all, " "))
 	}
 	return out
-}
-
-// unspaced is a folder that pip doesn't take for several: it divides values of the variable at spaces.
-func unspaced(folder string) string {
-	if !filepath.IsAbs(folder) || !strings.ContainsAny(folder, " \t\n") {
-		return folder
-	}
-	u := url.URL{Scheme: "file", Path: folder}
-	return u.String()
 }
 
 func (p *pipTool) removal(dir string, names []string) []string {
@@ -245,7 +241,7 @@ func (p *pipTool) removal(dir string, names []string) []string {
 }
 
 // needsSource: pip says of a package that has no wheel what it says of one that isn't there.
-func (p *pipTool) needsSource(_ Change, said string) bool {
+func (p *pipTool) needsSource(said string) bool {
 	return strings.Contains(said, "No matching distribution found")
 }
 

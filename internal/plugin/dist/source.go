@@ -22,7 +22,7 @@ func (w *work) resolve(ctx context.Context, dir string) error {
 			w.out.Plan, w.wheels = lines, len(sources) == 0
 			return nil
 		}
-		if !w.tool.needsSource(w.change, said) {
+		if !w.tool.needsSource(said) {
 			return err
 		}
 		if w.change.DryRun {
