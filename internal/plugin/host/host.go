@@ -122,7 +122,7 @@ type life struct {
 	proc  *process
 	err   error
 	queue *logQueue
-	boxes *boxWire
+	boxes *boxWire               // nil of a command, which has no sandboxes
 	base  func() context.Context // without its end
 
 	mu      sync.Mutex
@@ -406,6 +406,8 @@ func (h handler) Notify(method string, params json.RawMessage) {
 		h.l.mu.Unlock()
 		h.l.queue.spend(c, s)
 	default:
-		h.l.boxes.Notify(method, params, h.l.later)
+		if h.l.boxes != nil {
+			h.l.boxes.Notify(method, params, h.l.later)
+		}
 	}
 }

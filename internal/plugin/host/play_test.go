@@ -41,6 +41,8 @@ func play(as string) int {
 	switch as {
 	case "realboxes":
 		return playRealBoxes()
+	case "command":
+		return playCommand()
 	case "fakeboxes":
 		return playFakeBoxes()
 	case "silent":
