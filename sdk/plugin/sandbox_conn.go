@@ -78,7 +78,7 @@ func Join(s *stream.Stream, c net.Conn) {
 		}
 		half(c)
 	})
-	_, err := io.Copy(onlyWriter{s}, c)
+	_, err := io.Copy(s, c)
 	_ = s.CloseWith(streamFault(err))
 	if err != nil {
 		_ = s.CloseRead()

@@ -286,14 +286,11 @@ func (b *boxServer) send(name string, r io.ReadCloser) error {
 		return errors.Join(err, r.Close())
 	}
 	b.goes(func() {
-		_, err := io.Copy(onlyWriter{s}, r)
+		_, err := io.Copy(s, r)
 		_ = errors.Join(s.CloseWith(streamFault(err)), s.CloseRead(), r.Close())
 	})
 	return nil
 }
-
-// onlyWriter hides what a stream can beside writing.
-type onlyWriter struct{ io.Writer }
 
 func streamFault(err error) *stream.Fault {
 	f := FaultOf(err)

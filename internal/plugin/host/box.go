@@ -241,7 +241,7 @@ func (b *box) Extract(ctx context.Context, name string, tar io.Reader) error {
 	defer s.Drop()
 	source := make(chan error, 1)
 	b.l.later(func() { // it ends with tar, which is its maker's to end, or with the next byte that nobody takes
-		_, err := io.Copy(onlyWriter{s}, tarSource{tar, source})
+		_, err := io.Copy(s, tarSource{tar, source})
 		if err != nil {
 			_ = s.CloseWith(&stream.Fault{Message: "the tar ended early", Code: "canceled"})
 			return
@@ -256,9 +256,6 @@ func (b *box) Extract(ctx context.Context, name string, tar io.Reader) error {
 		return err
 	}
 }
-
-// onlyWriter hides what a stream can beside writing.
-type onlyWriter struct{ io.Writer }
 
 // tarSource tells why the source of a tar failed.
 type tarSource struct {
@@ -279,5 +276,5 @@ func (t tarSource) Read(p []byte) (int, error) {
 
 // Renew moves the lease's end to d from now.
 func (b *box) Renew(ctx context.Context, d time.Duration) error {
-	return b.call(ctx, plugin.MethodSandboxRenew, plugin.SandboxParams{LeaseMS: max(1, d.Milliseconds())}, nil)
+	return b.call(ctx, plugin.MethodSandboxRenew, plugin.SandboxParams{LeaseMS: millis(d, 0)}, nil)
 }

@@ -87,7 +87,7 @@ func (b *box) killed(ctx context.Context, f *files, name string, ended <-chan pl
 func (b *box) exit(e plugin.SandboxExited) (guest.Exit, error) {
 	switch {
 	case e.Error != nil:
-		return guest.Exit{}, b.told(b.l.ctx(), faultError(e.Error))
+		return guest.Exit{}, b.told(b.l.base(), faultError(e.Error))
 	case e.Exit == nil:
 		return guest.Exit{}, b.s.defectOf("how a command ended can't be used", errors.New("it doesn't say"))
 	}
@@ -147,7 +147,7 @@ func (f *files) drop() {
 func (f *files) run(l *life) {
 	if s := f.s[0]; s != nil {
 		f.in.Go(func() {
-			_, err := io.Copy(onlyWriter{s}, f.f[0])
+			_, err := io.Copy(s, f.f[0])
 			if err == nil {
 				_ = s.CloseWrite() // the connection's end ends the command too
 			}

@@ -171,7 +171,7 @@ func (l *boxListener) Close() error {
 				}
 				break
 			}
-			ctx, cancel := context.WithTimeout(l.l.ctx(), killWait)
+			ctx, cancel := context.WithTimeout(l.l.base(), killWait)
 			defer cancel()
 			_ = l.l.ask(ctx, l.s, plugin.MethodSandboxUnlisten, plugin.SandboxParams{Listener: l.name}, nil) // the end of the life closes it too
 		})
@@ -209,9 +209,6 @@ func (p *Plugin) enter() error {
 	return nil
 }
 
-// hold is the life that serves, for more than one call. The caller counts as work until it is done.
-func (p *Plugin) hold(ctx context.Context) (*life, error) { return p.get(ctx) }
-
 // ask calls one life about sandboxes, and tells its errors as those of sandboxes.
 func (l *life) ask(ctx context.Context, s *Sandboxes, method string, params plugin.SandboxParams, out *plugin.SandboxAnswer) error {
 	if out == nil {
@@ -237,6 +234,3 @@ func (l *life) notify(method string, params any) error {
 	}
 	return l.proc.peer.Notify(method, params)
 }
-
-// ctx is for what outlives who asked for it.
-func (l *life) ctx() context.Context { return l.base() }

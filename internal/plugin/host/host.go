@@ -123,7 +123,7 @@ type life struct {
 	err   error
 	queue *logQueue
 	boxes *boxWire               // nil of a command, which has no sandboxes
-	base  func() context.Context // without its end
+	base  func() context.Context // without its end: for what outlives who asked for it
 
 	mu      sync.Mutex
 	calls   map[string]*Caller

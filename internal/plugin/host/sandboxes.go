@@ -237,7 +237,7 @@ func (s *Sandboxes) Connect(ctx context.Context, id string) (guest.Box, error) {
 	if !usableID(id) || !s.used.any() {
 		return nil, fmt.Errorf("sandbox %s: %w", diag.Repr(id), sandbox.ErrNotFound)
 	}
-	l, err := s.p.hold(ctx)
+	l, err := s.p.get(ctx)
 	if err != nil {
 		return nil, s.boxError(ctx, err)
 	}
