@@ -27,8 +27,7 @@ type boxServer struct {
 
 	mu        sync.Mutex
 	closed    bool
-	providers map[string]func(context.Context, *Host) (SandboxProvider, error)
-	open      []SandboxProvider
+	providers map[string]*opened
 	boxes     map[boxKey]Sandbox
 	execs     map[string]context.CancelFunc
 	listeners map[string]net.Listener
@@ -38,7 +37,7 @@ type boxKey struct{ provider, id string }
 
 func newBoxServer(p *Plugin, peer *rpc.Peer) *boxServer {
 	return &boxServer{
-		p: p, peer: peer, streams: stream.NewMux("p", peer.Notify), providers: map[string]func(context.Context, *Host) (SandboxProvider, error){},
+		p: p, peer: peer, streams: stream.NewMux("p", peer.Notify), providers: map[string]*opened{},
 		boxes: map[boxKey]Sandbox{}, execs: map[string]context.CancelFunc{}, listeners: map[string]net.Listener{},
 	}
 }
@@ -61,8 +60,10 @@ func (b *boxServer) close() error {
 	for _, box := range boxes {
 		errs = append(errs, box.Close())
 	}
-	for _, p := range b.open {
-		errs = append(errs, p.Close())
+	for _, o := range b.providers {
+		if o.p != nil {
+			errs = append(errs, o.p.Close())
+		}
 	}
 	b.work.Wait()
 	return errors.Join(errs...)
@@ -75,39 +76,28 @@ func (b *boxServer) provider(ctx context.Context, name string, h *Host) (Sandbox
 		return nil, rpc.Errorf(rpc.CodeParams, "there is no provider %q here", name)
 	}
 	b.mu.Lock()
-	get := b.providers[name]
-	if get == nil {
-		get = once(func(ctx context.Context, h *Host) (SandboxProvider, error) {
-			p, err := b.p.Sandboxes[i].Open(ctx, h)
-			if err == nil {
-				b.mu.Lock()
-				b.open = append(b.open, p)
-				b.mu.Unlock()
-			}
-			return p, err
-		})
-		b.providers[name] = get
+	o := b.providers[name]
+	if o == nil {
+		o = &opened{}
+		b.providers[name] = o
 	}
 	b.mu.Unlock()
-	return get(ctx, h)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.p != nil {
+		return o.p, nil
+	}
+	p, err := b.p.Sandboxes[i].Open(ctx, h)
+	if err == nil {
+		o.p = p
+	}
+	return p, err
 }
 
-// once keeps what f makes, and calls it again where it failed.
-func once(f func(context.Context, *Host) (SandboxProvider, error)) func(context.Context, *Host) (SandboxProvider, error) {
-	var mu sync.Mutex
-	var have SandboxProvider
-	return func(ctx context.Context, h *Host) (SandboxProvider, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if have != nil {
-			return have, nil
-		}
-		p, err := f(ctx, h)
-		if err == nil {
-			have = p
-		}
-		return p, err
-	}
+// opened is a provider once it has been opened.
+type opened struct {
+	mu sync.Mutex
+	p  SandboxProvider
 }
 
 // serve answers one method. Errors are those of sandboxes.
@@ -319,23 +309,17 @@ func (b *boxServer) exec(ctx context.Context, in SandboxParams, box Sandbox) err
 	}
 	var stdio Stdio
 	var taken []*stream.Stream
-	take := func(name string) (*stream.Stream, error) {
-		s, err := b.streams.Take(name)
-		if err == nil {
-			taken = append(taken, s)
-		}
-		return s, err
-	}
 	var errs []error
 	for i, name := range []string{in.Stdin, in.Stdout, in.Stderr} {
 		if name == "" {
 			continue
 		}
-		s, err := take(name)
-		errs = append(errs, err)
+		s, err := b.streams.Take(name)
 		if err != nil {
+			errs = append(errs, err)
 			continue
 		}
+		taken = append(taken, s)
 		switch i {
 		case 0:
 			stdio.In = input{s}
