@@ -19,7 +19,7 @@ func (b *boxServer) dial(ctx context.Context, in SandboxParams, box Sandbox) err
 	if err != nil {
 		return errors.Join(err, c.Close())
 	}
-	b.goes(func() { Join(s, c) })
+	b.goes(func() { join(s, c) })
 	return nil
 }
 
@@ -55,14 +55,14 @@ func (b *boxServer) listen(ctx context.Context, in SandboxParams, box Sandbox) (
 				_ = c.Close()
 				return
 			}
-			b.goes(func() { Join(s, c) })
+			b.goes(func() { join(s, c) })
 		}
 	})
 	return l.Addr().String(), nil
 }
 
-// Join carries bytes between a stream and a connection until both directions have ended, and closes both. The end of one direction is passed on.
-func Join(s *stream.Stream, c net.Conn) {
+// join carries bytes between a stream and a connection until both directions have ended, and closes both. The end of one direction is passed on.
+func join(s *stream.Stream, c net.Conn) {
 	half := func(c net.Conn) {
 		if h, ok := c.(interface{ CloseWrite() error }); ok {
 			_ = h.CloseWrite()
