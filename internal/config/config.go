@@ -57,10 +57,7 @@ func Load(o Options) (*Config, diag.List) {
 
 // read parses and checks the file.
 func (c *Config) read(l *diag.List) {
-	t, faults := doc.ParseTOML(c.file.path, c.file.src)
-	for _, p := range faults {
-		l.Add(withoutValue(p))
-	}
+	t := c.parse(c.file.src, l)
 	if t == nil {
 		return
 	}
@@ -79,6 +76,15 @@ func (c *Config) read(l *diag.List) {
 		}
 	}
 	check(c.schema, c.kept, l)
+}
+
+// parse reads src as the file; nil for what can't be read.
+func (c *Config) parse(src []byte, l *diag.List) *doc.Tree {
+	t, faults := doc.ParseTOML(c.file.path, src)
+	for _, p := range faults {
+		l.Add(withoutValue(p))
+	}
+	return t
 }
 
 // withoutValue keeps the values that the reader shows (a number that doesn't fit, a date that is none) out of a problem: they may be secrets.
@@ -100,11 +106,7 @@ func (c *Config) Has(path ...string) bool { return c.value(path...).Exists() }
 // Check is what would be wrong if the file held src. Whether the file is trusted doesn't count.
 func (c *Config) Check(src []byte) diag.List {
 	var l diag.List
-	t, faults := doc.ParseTOML(c.file.path, src)
-	for _, p := range faults {
-		l.Add(withoutValue(p))
-	}
-	if t != nil {
+	if t := c.parse(src, &l); t != nil {
 		check(c.schema, t.Root(), &l)
 	}
 	return l
