@@ -50,7 +50,10 @@ func layOut(dir string, files []EnvFile) ([]plugin.File, error) {
 		if err := root.MkdirAll(filepath.Dir(at), 0o700); err != nil {
 			return nil, err
 		}
-		if err := write(root, at, f); err != nil {
+		create := func() (*os.File, error) {
+			return root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600|f.Mode&0o100)
+		}
+		if err := copyOut(f.Open, create); err != nil {
 			return nil, fmt.Errorf("%s: %w", diag.Repr(f.Path), err)
 		}
 		out[i] = plugin.File{Path: f.Path, File: filepath.Join(dir, at), Size: f.Size}
@@ -58,13 +61,14 @@ func layOut(dir string, files []EnvFile) ([]plugin.File, error) {
 	return out, nil
 }
 
-func write(root *os.Root, at string, f EnvFile) error {
-	r, err := f.Open()
+// copyOut writes what a file holds where a plugin can read it.
+func copyOut(open func() (io.ReadCloser, error), create func() (*os.File, error)) error {
+	r, err := open()
 	if err != nil {
 		return err
 	}
 	defer r.Close()
-	w, err := root.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600|f.Mode&0o100)
+	w, err := create()
 	if err != nil {
 		return err
 	}

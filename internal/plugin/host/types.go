@@ -183,7 +183,8 @@ func (p *Plugins) MakeArtifact(
 		f := &w.Files[i]
 		in[i] = plugin.File{Path: f.Path, File: filepath.Join(given, fmt.Sprintf("%04d", i)), Size: f.Size}
 		modes[f.Path] = uint32(f.Mode.Perm())
-		if err := copyOut(f, in[i].File); err != nil {
+		create := func() (*os.File, error) { return os.OpenFile(in[i].File, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) }
+		if err := copyOut(f.Open, create); err != nil {
 			return nil, nil, fmt.Errorf("read %s: %w", f.Path, err)
 		}
 	}
@@ -256,19 +257,4 @@ func keep(f plugin.File, modes map[string]uint32, mine func(string) bool, put fu
 	defer r.Close()
 	b.Digest, b.Size, err = put(r)
 	return b, err
-}
-
-// copyOut writes a file of a bundle where a plugin can read it.
-func copyOut(f *bundle.File, to string) error {
-	r, err := f.Open()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
-	w, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(w, r)
-	return errors.Join(err, w.Close())
 }
