@@ -214,12 +214,11 @@ func (l *life) ask(ctx context.Context, s *Sandboxes, method string, params plug
 	if out == nil {
 		out = &plugin.SandboxAnswer{}
 	}
-	select {
-	case l.p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	leave, err := l.p.slot(ctx)
+	if err != nil {
+		return err
 	}
-	defer func() { <-l.p.slots }()
+	defer leave()
 	return s.boxError(ctx, l.call(ctx, method, &Caller{Log: l.p.o.Log}, func(call string) any { return s.params(call, params) }, out))
 }
 

@@ -217,18 +217,27 @@ func (l *life) gone() bool {
 // Call asks the plugin. params makes the parameters of the call's token. An answer that is an error is an *rpc.Error; a process that can't be started, or
 // dies meanwhile, is a *Died. When ctx ends, the plugin is told, and Call returns the cause at once.
 func (p *Plugin) Call(ctx context.Context, method string, c *Caller, params func(call string) any, result any) error {
-	select {
-	case p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return context.Cause(ctx)
+	leave, err := p.slot(ctx)
+	if err != nil {
+		return err
 	}
-	defer func() { <-p.slots }()
+	defer leave()
 	l, err := p.get(ctx)
 	if err != nil {
 		return err
 	}
 	defer p.work.Done()
 	return l.call(ctx, method, c, params, result)
+}
+
+// slot waits for room for one more call, which the caller leaves.
+func (p *Plugin) slot(ctx context.Context) (leave func(), err error) {
+	select {
+	case p.slots <- struct{}{}:
+		return func() { <-p.slots }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 }
 
 // call asks one life. It counts as work.
