@@ -93,9 +93,12 @@ func (c *Calls) putImage(ctx context.Context, by *host.Caller, in putRequest) (a
 	p := artifactstore.Put{ID: in.ID, Type: artifact.DockerImage}
 	var folder string
 	var err error
-	for name, to := range map[string]*string{"description": &p.Description, "image_name": &p.Ref, "build_context_path": &folder, "dockerfile_path": &p.Dockerfile} {
-		text, terr := in.text(name)
-		*to, err = text, errors.Join(err, terr)
+	for _, field := range []struct {
+		name string
+		to   *string
+	}{{"description", &p.Description}, {"image_name", &p.Ref}, {"build_context_path", &folder}, {"dockerfile_path", &p.Dockerfile}} {
+		text, terr := in.text(field.name)
+		*field.to, err = text, errors.Join(err, terr)
 	}
 	if err != nil {
 		return nil, err
