@@ -119,7 +119,7 @@ func (u *uvTool) variables(c Change) []string {
 	if len(c.FindLinks) > 0 {
 		all := make([]string, len(c.FindLinks))
 		for i, f := range c.FindLinks {
-			all[i] = uncut(f)
+			all[i] = strings.ReplaceAll(uncut(f), ",", "%2C")
 		}
 		out = append(out, "UV_FIND_LINKS="+strings.Join(all, ","))
 	}
@@ -135,9 +135,12 @@ func whole(folder, marks string) string {
 	return u.String()
 }
 
-// uncut is a place that uv doesn't take for several: it divides values at commas.
-func uncut(place string) string {
-	return strings.ReplaceAll(whole(place, ","), ",", "%2C")
+// uncut is a folder that uv doesn't take for several: it divides values at commas.
+func uncut(folder string) string {
+	if !filepath.IsAbs(folder) {
+		return folder
+	}
+	return strings.ReplaceAll(whole(folder, ","), ",", "%2C")
 }
 
 func (u *uvTool) removal(dir string, names []string) []string {
