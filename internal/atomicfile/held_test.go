@@ -6,6 +6,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // A held lock appears held, and takes no other's place.
@@ -36,5 +38,37 @@ func TestHeldLock(t *testing.T) {
 	}
 	if there, held := Held(path); !there || held {
 		t.Errorf("given up: there %t, held %t", there, held)
+	}
+}
+
+// A child that is being started holds copies of all open files for a moment: a lock that is given up is free at once all the same, unless it was handed to a
+// child on purpose.
+func TestUnlockBesideACopy(t *testing.T) {
+	t.Parallel()
+	for _, lent := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "lock")
+		lock, err := NewLock(t.Context(), path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Dup(int(lock.f.Fd()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		child := os.NewFile(uintptr(fd), path)
+		defer child.Close()
+		if lent {
+			_ = lock.File()
+		}
+		if err := lock.Unlock(); err != nil {
+			t.Fatal(err)
+		}
+		next, err := TryLock(path)
+		if lent != errors.Is(err, ErrLocked) {
+			t.Errorf("handed on %t: %v", lent, err)
+		}
+		if err == nil {
+			_ = next.Unlock()
+		}
 	}
 }

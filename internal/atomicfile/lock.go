@@ -20,6 +20,7 @@ var ErrLocked = errors.New("in use by another process")
 type Lock struct {
 	f    *os.File
 	path string
+	lent bool // a child may hold a copy on purpose
 }
 
 // NewLock waits for the exclusive lock on path, whose file is made when missing (its folder is not), until ctx ends.
@@ -69,7 +70,7 @@ func Held(path string) (there, held bool) {
 	if err != nil {
 		return true, true
 	}
-	defer f.Close()
+	defer func() { _ = release(f) }()
 	if err := flock(f, unix.LOCK_SH|unix.LOCK_NB); err != nil {
 		return true, true
 	}
@@ -83,8 +84,15 @@ func (l *Lock) Unlock() error {
 	}
 	f := l.f
 	l.f = nil
-	return f.Close()
+	if l.lent {
+		return f.Close()
+	}
+	return release(f)
 }
+
+// release unlocks and closes. Closing alone would leave the lock to a child that this process is about to start, which holds a copy of every file
+// until it has become the program that it runs.
+func release(f *os.File) error { return errors.Join(flock(f, unix.LOCK_UN), f.Close()) }
 
 // Share turns an exclusive lock into a shared one. Between the two nobody holds the lock: what it guards must be looked at again.
 func (l *Lock) Share() error {
@@ -103,7 +111,10 @@ func (l *Lock) Remove() error {
 }
 
 // File is the open lock file, for a holder that hands its lock to a child process: the lock lasts until the last copy is closed.
-func (l *Lock) File() *os.File { return l.f }
+func (l *Lock) File() *os.File {
+	l.lent = true
+	return l.f
+}
 
 func try(path string, how int) (*Lock, error) {
 	for {
@@ -118,7 +129,7 @@ func try(path string, how int) (*Lock, error) {
 		if names(f, path) {
 			return &Lock{f: f, path: path}, nil
 		}
-		f.Close() // its holder removed the file while we waited: lock the one that is there now
+		_ = release(f) // its holder removed the file while we waited: lock the one that is there now
 	}
 }
 

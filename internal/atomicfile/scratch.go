@@ -49,7 +49,7 @@ func NewScratchIn(parent, name string) (*Scratch, error) {
 
 // Remove takes the folder away. It may be called again.
 func (s *Scratch) Remove() error {
-	s.once.Do(func() { s.err = errors.Join(os.RemoveAll(s.Dir), s.lock.Close()) })
+	s.once.Do(func() { s.err = errors.Join(os.RemoveAll(s.Dir), release(s.lock)) })
 	return s.err
 }
 
