@@ -17,7 +17,8 @@ import (
 )
 
 // TestBudgetPlugins: with 50 plugins installed, `run hello`, which uses none, looks at no file of theirs and takes no longer than without, the best of twenty each,
-// in turns. The kernel counts CPU by ticks, so that it must be longer by both clocks to count.
+// in turns, and of twenty more where it took longer: the machine has other work. The kernel counts CPU by ticks, so that it must be longer by both clocks to
+// count.
 func TestBudgetPlugins(t *testing.T) {
 	const limit = 10 * time.Millisecond
 	bin := installed(t, builtBinary(t))
@@ -26,6 +27,7 @@ func TestBudgetPlugins(t *testing.T) {
 	for i := range 50 {
 		w := wheeltest.Acme("1.2.0")
 		w.Name = fmt.Sprintf("agentenv-many-%02d", i)
+		w.Entries = map[string]map[string]string{wheeltest.Steps: {fmt.Sprintf("many_%02d", i): "agentenv_e2e_acme:AcmeCheck"}}
 		wheels = append(wheels, w)
 	}
 	plugins := filepath.Join(full, "state", "agentenv", "plugins")
@@ -55,22 +57,25 @@ func TestBudgetPlugins(t *testing.T) {
 	if out, err := list.CombinedOutput(); err != nil || strings.Count(string(out), "agentenv-many-") < 50 {
 		t.Fatalf("the plugins aren't installed: %v: %s", err, out)
 	}
-	least := map[string][2]time.Duration{}
-	for i := range 21 {
+	hello(bare) // the first makes what is kept
+	hello(full)
+	least := map[string][2]time.Duration{bare: {time.Hour, time.Hour}, full: {time.Hour, time.Hour}}
+	more := func() [2]time.Duration {
+		return [2]time.Duration{least[full][0] - least[bare][0], least[full][1] - least[bare][1]}
+	}
+	for i := range 60 {
+		if i >= 20 && min(more()[0], more()[1]) <= limit {
+			break
+		}
 		for _, home := range []string{bare, full} {
 			wall, cpu := hello(home)
-			if l, ok := least[home]; i > 0 { // the first makes what is kept
-				if ok {
-					wall, cpu = min(wall, l[0]), min(cpu, l[1])
-				}
-				least[home] = [2]time.Duration{wall, cpu}
-			}
+			least[home] = [2]time.Duration{min(wall, least[home][0]), min(cpu, least[home][1])}
 		}
 	}
 	ms := func(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }
 	t.Logf("run hello: %v and %v of CPU with 50 plugins, %v and %v without", ms(least[full][0]), ms(least[full][1]), ms(least[bare][0]), ms(least[bare][1]))
-	if wall, cpu := least[full][0]-least[bare][0], least[full][1]-least[bare][1]; min(wall, cpu) > limit {
-		t.Errorf("50 plugins add %v, %v of CPU", wall, cpu)
+	if m := more(); min(m[0], m[1]) > limit {
+		t.Errorf("50 plugins add %v, %v of CPU", m[0], m[1])
 	}
 	trace := filepath.Join(t.TempDir(), "trace")
 	hello(full, "strace", "-f", "-qq", "-o", trace, "-e", "trace=%file")

@@ -158,29 +158,26 @@ func Resolve(all []Distribution, builtin Names, env requirement.Environment) []C
 // clash settles several claims on one name.
 func clash(out []Contribution, group string, same []int) {
 	packages := map[string]int{}
-	for _, i := range same {
+	claims, said := make([]Claim, len(same)), make([]string, len(same)) // of each, once
+	for at, i := range same {
 		packages[requirement.Canonical(out[i].Package)]++
+		claims[at], said[at] = out[i].Claim, out[i].by()
 	}
-	for _, i := range same {
+	for at, i := range same {
 		c := &out[i]
-		var others []string
-		for _, j := range same {
-			if j != i {
-				c.Conflicts = append(c.Conflicts, out[j].Claim)
-				others = append(others, out[j].by())
-			}
-		}
 		name := requirement.Canonical(c.Package)
 		if group == GroupCommands { // the first keeps its command
-			if c.Conflicts = nil; i != same[0] {
-				c.Status, c.Code, c.Reason = Skipped, CodeNameConflict, "the command is "+out[same[0]].by()
-				c.Conflicts = []Claim{out[same[0]].Claim}
+			if at > 0 {
+				c.Status, c.Code, c.Reason = Skipped, CodeNameConflict, "the command is "+said[0]
+				c.Conflicts = claims[:1:1]
 			}
 			continue
 		}
+		c.Conflicts = slices.Concat(claims[:at], claims[at+1:])
+		others := strings.Join(slices.Concat(said[:at], said[at+1:]), ", ")
 		if group == GroupBundles && packages[name] == 1 { // bundles have a longer name each
 			c.Status, c.Code = Active, CodeQualified
-			c.Reason = fmt.Sprintf("runs as %s: the name is also that of %s", quote(name+"/"+c.Name), strings.Join(others, ", "))
+			c.Reason = fmt.Sprintf("runs as %s: the name is also that of %s", quote(name+"/"+c.Name), others)
 			continue
 		}
 		c.Status, c.Code = Conflict, CodeNameConflict
@@ -188,7 +185,7 @@ func clash(out []Contribution, group string, same []int) {
 		if slices.ContainsFunc(same, func(i int) bool { return out[i].Git != "" }) {
 			how = "keep one: `agent-env plugin disable <id>` turns a git plugin off, `agent-env plugin remove <package>` removes a package"
 		}
-		c.Reason = fmt.Sprintf("also registered by %s; %s", strings.Join(others, ", "), how)
+		c.Reason = fmt.Sprintf("also registered by %s; %s", others, how)
 	}
 }
 
