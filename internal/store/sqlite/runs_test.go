@@ -157,20 +157,28 @@ func TestGroupCommit(t *testing.T) {
 	w := <-s.writer // nobody can commit now
 	const n = 50
 	done := make(chan error, n)
-	for range n {
-		go func() { done <- o.Append(context.WithoutCancel(t.Context()), runlog.Event{Kind: runlog.Note}) }()
+	write := func() { done <- o.Append(context.WithoutCancel(t.Context()), runlog.Event{Kind: runlog.Note}) }
+	queue := func() (leading bool, waiting int) {
+		l.appends.mu.Lock()
+		defer l.appends.mu.Unlock()
+		return l.appends.leading, len(l.appends.waiting)
 	}
-	waiting := func() int { l.appends.mu.Lock(); defer l.appends.mu.Unlock(); return len(l.appends.waiting) }
-	for waiting() < n-1 {
-		runtime.Gosched()
+	until := func(waiting int) {
+		for leading, w := queue(); !leading || w != waiting; leading, w = queue() {
+			runtime.Gosched()
+		}
 	}
+	go write()
+	until(0) // it has begun to commit, itself alone
+	for range n - 1 {
+		go write()
+	}
+	until(n - 1)
 	// One that gives up leaves the others alone.
 	ctx, cancel := context.WithCancel(t.Context())
 	quit := make(chan error, 1)
 	go func() { quit <- o.Append(ctx, runlog.Event{Kind: "never"}) }()
-	for waiting() < n {
-		runtime.Gosched()
-	}
+	until(n)
 	cancel()
 	if err := <-quit; !errors.Is(err, context.Canceled) {
 		t.Error(err)
