@@ -264,28 +264,38 @@ func TestComputerBeside(t *testing.T) {
 			t.Fatalf("the reference driver isn't ready: %d %s", status, body)
 		}
 	}
+	pids := [2]int{d.driverPID(t), peer.Process.Pid}
+	var took, cpu [2]float64
+	for range 3 { // other work of the machine hits the two differently: what is missed counts when it is missed again and again
+		took, cpu = shoot(t, python, [2]string{d.url, other.url}, pids)
+		if 2*took[0] <= took[1] && 2*cpu[0] <= cpu[1] { // the aim, alone on a machine, is a third
+			return
+		}
+	}
+	t.Errorf("a screenshot takes %.1f ms, %.1f ms of CPU, and the reference driver's %.1f ms, %.1f ms", took[0], cpu[0], took[1], cpu[1])
+}
+
+// shoot takes screenshots of two computers in turns, by the Python MCP client, and answers the median time of one and the CPU that its driver spent on one,
+// in milliseconds.
+func shoot(t *testing.T, python string, urls [2]string, pids [2]int) (took, cpu [2]float64) {
+	t.Helper()
 	const shots = 40
-	pids := []int{d.driverPID(t), peer.Process.Pid}
-	before := []time.Duration{ticks(t, pids[0]), ticks(t, pids[1])}
-	out, err := exec.CommandContext(t.Context(), python, "testdata/screenshots.py", strconv.Itoa(shots), d.url, other.url).Output()
+	before := [2]time.Duration{ticks(t, pids[0]), ticks(t, pids[1])}
+	out, err := exec.CommandContext(t.Context(), python, "testdata/screenshots.py", strconv.Itoa(shots), urls[0], urls[1]).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got []struct {
+	var got [2]struct {
 		Bytes int
 		MS    []float64
 	}
 	if err := json.Unmarshal(out, &got); err != nil {
 		t.Fatal(err)
 	}
-	var medians []float64
 	for i, g := range got {
 		slices.Sort(g.MS)
-		medians = append(medians, g.MS[shots/2])
-		t.Logf("%s: %.1f ms (median of %d), %.1f ms CPU of the driver, %d bytes", []string{"here", "reference"}[i], g.MS[shots/2], shots,
-			float64((ticks(t, pids[i])-before[i]).Milliseconds())/(shots+3), g.Bytes)
+		took[i], cpu[i] = g.MS[shots/2], float64((ticks(t, pids[i])-before[i]).Milliseconds())/(shots+3)
+		t.Logf("%s: %.1f ms (median of %d), %.1f ms CPU of the driver, %d bytes", []string{"here", "reference"}[i], took[i], shots, cpu[i], g.Bytes)
 	}
-	if medians[0] > medians[1]/2 { // the aim, alone on a machine, is a third
-		t.Errorf("a screenshot takes %.1f ms, and the reference driver's %.1f ms", medians[0], medians[1])
-	}
+	return took, cpu
 }

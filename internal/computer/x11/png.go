@@ -5,16 +5,16 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
-	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/zlib"
 
 	"agentenv.internal/agentenv/sdk/computer"
 )
 
-// Encoder writes captures as PNG: exact pixels without alpha, several times faster than the standard library on what desktops show. It keeps its
-// buffers, and may be used by several at the same time.
-type Encoder struct{ pool sync.Pool }
+// Encoder writes captures as PNG: exact pixels without alpha, several times faster than the standard library on what desktops show. It keeps the
+// buffers of one encoding, which a sync.Pool would lose at each collection, and may be used by several at the same time.
+type Encoder struct{ idle atomic.Pointer[work] }
 
 // work is what one encoding needs.
 type work struct {
@@ -43,7 +43,7 @@ func (e *Encoder) Encode(m computer.Image) ([]byte, error) {
 	if m.Format == computer.JPEG {
 		return nil, fmt.Errorf("a capture in %s isn't exact", m.Format)
 	}
-	w, _ := e.pool.Get().(*work)
+	w := e.idle.Swap(nil)
 	if w == nil {
 		zip, err := zlib.NewWriterLevel(nil, zlib.BestSpeed)
 		if err != nil {
@@ -51,7 +51,7 @@ func (e *Encoder) Encode(m computer.Image) ([]byte, error) {
 		}
 		w = &work{zip: zip}
 	}
-	defer e.pool.Put(w)
+	defer e.idle.Store(w)
 	filtered, err := w.hard(m)
 	if err != nil {
 		return nil, fmt.Errorf("encode a capture: %w", err)

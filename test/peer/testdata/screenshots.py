@@ -1,5 +1,6 @@
 """Takes screenshots of computers by the Python MCP client, in turns, and prints how long each took, in milliseconds."""
 import asyncio
+import contextlib
 import json
 import sys
 import time
@@ -9,20 +10,24 @@ from mcp.client.streamable_http import streamable_http_client
 
 
 async def main(count, urls):
-    out = {u: [] for u in urls}
+    took = {u: [] for u in urls}
     sizes = {}
-    for u in urls:
-        async with streamable_http_client(u + "/mcp") as (read, write, _), ClientSession(read, write) as s:
-            await s.initialize()
-            for i in range(count + 3):
+    async with contextlib.AsyncExitStack() as stack:
+        sessions = {}
+        for u in urls:
+            read, write, _ = await stack.enter_async_context(streamable_http_client(u + "/mcp"))
+            sessions[u] = await stack.enter_async_context(ClientSession(read, write))
+            await sessions[u].initialize()
+        for i in range(count + 3):
+            for u, s in sessions.items():
                 began = time.perf_counter()
                 r = await s.call_tool("computer_screenshot", {})
-                took = time.perf_counter() - began
+                ms = (time.perf_counter() - began) * 1000
                 assert not r.isError, r
                 sizes[u] = len(r.content[-1].data) * 3 // 4
                 if i >= 3:
-                    out[u].append(took * 1000)
-    print(json.dumps([{"url": u, "bytes": sizes[u], "ms": out[u]} for u in urls]))
+                    took[u].append(ms)
+    print(json.dumps([{"url": u, "bytes": sizes[u], "ms": took[u]} for u in urls]))
 
 
 asyncio.run(main(int(sys.argv[1]), sys.argv[2:]))
