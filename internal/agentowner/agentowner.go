@@ -60,11 +60,16 @@ type Started struct {
 	Skills []string        `json:"skills"` // that were added
 }
 
-// Start is owner.Folder.Start.
-func (f *Folder) Start(ctx context.Context, exe string, args []string, o Order) (s Started, err error) {
+// Start is owner.Folder.Start. tell, which may be nil, is told of work that the deployment waits for.
+func (f *Folder) Start(ctx context.Context, exe string, args []string, o Order, tell func(deploy.Work)) (s Started, err error) {
 	return s, f.Folder.Start(ctx, exe, args, o.Agent, func(key string) any {
 		o.Key = key
 		return o
+	}, func(raw json.RawMessage) {
+		var w deploy.Work
+		if json.Unmarshal(raw, &w) == nil && tell != nil {
+			tell(w)
+		}
 	}, &s)
 }
 

@@ -39,7 +39,7 @@ func (w *Owner) Own(ctx context.Context, o Order, c *owner.Caller) error {
 	run := "agent/" + o.Key
 	var h *held
 	return w.Folder.Own(ctx, o.Key, c, func(ctx context.Context, outside net.Addr) (owner.Standing[Record], error) {
-		a, rec, err := w.deploy(ctx, o, run)
+		a, rec, err := w.deploy(ctx, o, run, c)
 		if err != nil {
 			return owner.Standing[Record]{}, err
 		}
@@ -62,7 +62,7 @@ func (w *Owner) Own(ctx context.Context, o Order, c *owner.Caller) error {
 // endTime bounds how long a deployment that ends waits for its turns.
 const endTime = 5 * time.Second
 
-func (w *Owner) deploy(ctx context.Context, o Order, run string) (*deploy.Agent, Record, error) {
+func (w *Owner) deploy(ctx context.Context, o Order, run string, c *owner.Caller) (*deploy.Agent, Record, error) {
 	now := time.Now().UTC()
 	rec := Record{Agent: o.Agent, Version: o.Version, Kind: o.Kind, Model: o.Model, Head: owner.Head{
 		Instance: owner.Instance(o.Agent, o.Key), State: owner.Starting, PID: os.Getpid(), Created: now, Expires: now.Add(o.Lease),
@@ -70,7 +70,7 @@ func (w *Owner) deploy(ctx context.Context, o Order, run string) (*deploy.Agent,
 	if err := w.Folder.Write(o.Key, rec); err != nil {
 		return nil, rec, err
 	}
-	w.Boxes.Open(run, deploy.Policy{})
+	w.Boxes.Open(run, deploy.Policy{Tell: func(k deploy.Work) { c.Working(k) }})
 	a, err := w.Agents.Deploy(ctx, deploy.AgentRequest{
 		Run: run, Step: "deploy", Attempt: 1, Trial: 1, Name: ref.Last(o.Agent), ID: o.Agent, Version: o.Version, Type: o.Type, Vars: o.Vars,
 		Settings: deploy.Settings{SystemPrompt: o.System, Model: o.Model},

@@ -45,7 +45,7 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},
-			CheckType: a.checkType, MakeArtifact: a.makeArtifact,
+			CheckType: a.checkType, MakeArtifact: a.makeArtifact, Pin: pinner(w.images),
 			Secrets: references{a}, Redact: &a.redact, Settings: a.evalSettings, Program: Version,
 		}, nil
 	})

@@ -6,6 +6,8 @@ import (
 
 	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/image"
+	"agentenv.internal/agentenv/internal/ledger"
+	"agentenv.internal/agentenv/internal/ref"
 )
 
 // Images are the images that local sandboxes start from.
@@ -20,4 +22,12 @@ func openImages(state string, set *config.Sandbox) *image.Store {
 		o.Floor = -1 // none is asked for
 	}
 	return image.Open(o)
+}
+
+// pinner asks registries for what references name, signed in as a pull is.
+func pinner(images *image.Store) ledger.Pinner {
+	return func(ctx context.Context, reference string) (ref.Digest, error) {
+		digest, err := images.Pin(ctx, reference)
+		return ref.Digest(digest), err
+	}
 }

@@ -12,13 +12,11 @@ import (
 	"io"
 	"io/fs"
 
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/task"
 )
-
-// CodeUnsupported is the code of what is well-formed and can't be written by this version.
-const CodeUnsupported = "write.unsupported"
 
 // View answers what a plan needs to know of the store that the bundle is written to.
 type View interface {
@@ -74,10 +72,20 @@ type Write struct {
 	Needs []*Write
 	// StoreRefs are unpinned references to stored entities, "artifact @local/x" -> the version read.
 	StoreRefs map[string]int
-	Task      *task.Task // of a task
-	Eval      *task.Eval // of an eval
+	// Registry is the image that a registry has and the write names; nil for everything else.
+	Registry *Registry
+	Task     *task.Task // of a task
+	Eval     *task.Eval // of an eval
 	// Fields are what its document says besides files and pins, as its type needs: a file's description, a cli's command_name.
 	Fields map[string]any
+}
+
+// Registry is an image that a registry has.
+type Registry struct {
+	Ref string // as authored: "host/repository", with a tag, a digest or both
+	// Pos and Where are those of problems with it.
+	Pos   diag.Pos
+	Where string
 }
 
 // Pin is a reference that a document keeps with a version.

@@ -172,14 +172,24 @@ func (p *planner) imageArtifact(e *Entry, w *Write) {
 	}
 }
 
-// imageWrite describes the write of an image: its build context is the whole folder, the toml included.
+// registry is the image of a registry that the toml of e names.
+func (e *Entry) registry(img *image) *Registry {
+	n, where := e.Config.Get(img.role), img.role
+	if img.role == "" { // an artifact that is one
+		n, where = e.Config.Get("ref"), groups[e.Group].config+": ref"
+	}
+	return &Registry{Ref: img.ref, Pos: diag.Pos{File: e.Label, Line: line(n)}, Where: where}
+}
+
+// imageWrite describes the write of an image: one of a registry is named, and the build context of one that is built is the whole folder, the toml included.
 func (p *planner) imageWrite(e *Entry, w *Write, img *image) {
 	w.Type = artifact.DockerImage
 	if img.ref != "" {
+		name, _, _ := strings.Cut(img.ref, "@")
+		w.Label = e.Label + " (" + diag.Clean(name) + " image)"
 		w.Config = doc.Build(map[string]any{"ref": img.ref})
-		w.Fields = map[string]any{}
-		p.l.Add(e.problem(e.Config.Get(img.role), "", CodeUnsupported,
-			"writing an image of a registry (%s) isn't supported yet; build it from a Dockerfile", diag.Clean(img.ref)))
+		w.Fields = map[string]any{"image_name": img.ref, "description": ""}
+		w.Registry = e.registry(img)
 		return
 	}
 	w.Label = e.Label + " (" + img.dockerfile + " image)"

@@ -131,18 +131,6 @@ func (b *Bundle) below(e *Entry, name string) (item, error) {
 	return item{name: path.Base(clean), path: real, dir: info.IsDir()}, nil
 }
 
-// registryFault is why a registry's image reference can't be used: its first part must name the registry.
-func registryFault(s string) string {
-	host, rest, ok := strings.Cut(s, "/")
-	switch {
-	case s == "" || strings.ContainsAny(s, " \t\n"):
-		return diag.Repr(s) + " is no image reference"
-	case !ok || rest == "" || host != "localhost" && !strings.ContainsAny(host, ".:"):
-		return diag.Repr(s) + " doesn't name its registry; spell it out, as in docker.io/library/" + diag.Clean(s)
-	}
-	return ""
-}
-
 // imageArtifact checks the folder of an image artifact: a Dockerfile, or a reference in its toml, and not both.
 func (r *resolver) imageArtifact(e *Entry) {
 	fault := func(n doc.Node, format string, args ...any) {

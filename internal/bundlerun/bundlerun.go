@@ -46,6 +46,8 @@ type Engine struct {
 	// CheckType asks the plugin of a write's type what is wrong with its config, and MakeArtifact what is stored of an artifact; nil: no type is a plugin's.
 	CheckType    func(ctx context.Context, w *bundle.Write) diag.List
 	MakeArtifact ledger.Maker
+	// Pin asks a registry which image a reference names; nil: there is no way to ask.
+	Pin ledger.Pinner
 	// Settings are what of the configuration can change how a trial of an eval ends, by a name that people understand; nil: nothing.
 	Settings func(context.Context) (map[string]string, error)
 	// Program is the version of this program, for records.
@@ -126,6 +128,11 @@ type Reporter interface {
 	StepStarted(RunRef, run.StepStarted)
 	StepEnded(RunRef, run.StepEnded)
 	RunEnded(RunResult)
+}
+
+// Worker is a Reporter that is told of work that a run waits for and that can take long, from the goroutines that do it.
+type Worker interface {
+	Working(RunRef, deploy.Work)
 }
 
 // Holder is a Reporter that is told when the next run waits for room on this machine, and why.

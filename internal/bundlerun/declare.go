@@ -53,40 +53,52 @@ func declaringFor(r Request) Declaring {
 	return r.Declare
 }
 
-// declare writes or hints at what bundle.toml lacks. It never touches a file that is there, and what keeps it from writing is no error: the hint says it.
-func declare(ctx context.Context, b *bundle.Bundle, r Request) (*Declared, diag.List, error) {
-	how := declaringFor(r)
-	if how == DeclareSilent {
-		return nil, nil, nil
+// declaring is what bundle.toml lacks, and what is done about it.
+type declaring struct {
+	bundle.Declaration
+	how    Declaring
+	source bundle.Source
+	dryRun bool
+}
+
+// declaration finds what a bundle.toml lacks. Nothing is written.
+func declaration(ctx context.Context, b *bundle.Bundle, r Request) (d declaring, err error) {
+	d = declaring{how: declaringFor(r), source: r.Source, dryRun: r.DryRun}
+	if d.how != DeclareSilent {
+		d.Declaration, err = b.Declaration(ctx)
 	}
-	d, err := b.Declaration(ctx)
-	if err != nil || len(d.Missing) == 0 {
-		return nil, d.Hints, err
+	return d, err
+}
+
+// write writes or hints at what bundle.toml lacks. It never touches a file that is there, and what keeps it from writing is no error: the hint says it.
+func (d declaring) write() (*Declared, diag.List) {
+	if d.how == DeclareSilent || len(d.Missing) == 0 {
+		return nil, d.Hints
 	}
-	path := filepath.Join(r.Source.Dir, bundle.ManifestName)
+	path := filepath.Join(d.source.Dir, bundle.ManifestName)
 	why := ""
 	switch {
 	case d.Exists:
-		return nil, append(d.Hints, hint(d, "it doesn't require what brings the "+d.Why)), nil
-	case how == DeclareHint:
+		return nil, append(d.Hints, hint(d.Declaration, "it doesn't require what brings the "+d.Why))
+	case d.how == DeclareHint:
 		why = "there is none"
-	case r.DryRun:
-		if err := unix.Faccessat(unix.AT_FDCWD, r.Source.Dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
+	case d.dryRun:
+		if err := unix.Faccessat(unix.AT_FDCWD, d.source.Dir, unix.W_OK|unix.X_OK, unix.AT_EACCESS); err != nil {
 			why = cause(err)
 		}
 	default:
 		err := atomicfile.CreateBytes(path, 0o644, []byte(d.Text()))
 		if errors.Is(err, fs.ErrExist) { // somebody else declares
-			return nil, d.Hints, nil
+			return nil, d.Hints
 		}
 		if _, missing := os.Lstat(path); err != nil && missing != nil {
 			why = cause(err)
 		}
 	}
 	if why != "" {
-		return nil, append(d.Hints, hint(d, why+", and this bundle uses the "+d.Why)), nil
+		return nil, append(d.Hints, hint(d.Declaration, why+", and this bundle uses the "+d.Why))
 	}
-	return &Declared{DryRun: r.DryRun, Requires: d.Requires, line: d.Line()}, d.Hints, nil
+	return &Declared{DryRun: d.dryRun, Requires: d.Requires, line: d.Line()}, d.Hints
 }
 
 func hint(d bundle.Declaration, summary string) diag.Problem {

@@ -57,6 +57,16 @@ func withAcme(t *testing.T, version string) *rig {
 	return r
 }
 
+// declare is what a walk does about a bundle.toml.
+func declare(ctx context.Context, b *bundle.Bundle, r Request) (*Declared, diag.List, error) {
+	d, err := declaration(ctx, b, r)
+	if err != nil {
+		return nil, d.Hints, err
+	}
+	declared, hints := d.write()
+	return declared, hints, nil
+}
+
 const acmeTask = `[{"id":"a","type":"acme_check"}]`
 
 // folder is a bundle on disk, opened by its path.

@@ -45,20 +45,25 @@ func (e *Engine) write(
 	if err := l.Err(); err != nil {
 		return nil, ledger.Result{}, refused(err, l, w.unmet)
 	}
-	declared, hints, err := declare(ctx, w.bundle, r)
+	lacks, err := declaration(ctx, w.bundle, r)
 	if err != nil {
 		return nil, ledger.Result{}, err
 	}
-	if l = append(l, hints...); len(l) > 0 {
+	if len(l) > 0 {
 		rep.Problems(l)
+	}
+	// The stores come first: what a registry refuses leaves the bundle's folder as it was, too.
+	wrote, err := ledger.Write(ctx, e.Store, p, ledger.Options{DryRun: r.DryRun, Waiting: rep.Waiting, Make: e.MakeArtifact, Pin: e.Pin})
+	if err != nil {
+		return nil, ledger.Result{}, err
+	}
+	declared, hints := lacks.write()
+	if len(hints) > 0 {
+		rep.Problems(hints)
 	}
 	if declared != nil {
 		s.Declared = declared
 		rep.Declared(*declared)
-	}
-	wrote, err := ledger.Write(ctx, e.Store, p, ledger.Options{DryRun: r.DryRun, Waiting: rep.Waiting, Make: e.MakeArtifact})
-	if err != nil {
-		return nil, ledger.Result{}, err
 	}
 	for _, line := range wrote.Lines {
 		s.Writes = append(s.Writes, line)

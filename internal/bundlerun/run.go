@@ -274,4 +274,14 @@ type watch struct {
 func (w watch) StepStarted(st run.StepStarted) { w.rep.StepStarted(w.ref, st) }
 func (w watch) StepEnded(st run.StepEnded)     { w.rep.StepEnded(w.ref, st) }
 
-var _ run.Watcher = watch{}
+// Working passes on what is told of work, to a Reporter that wants it.
+func (w watch) Working(k deploy.Work) {
+	if rep, ok := w.rep.(Worker); ok {
+		rep.Working(w.ref, k)
+	}
+}
+
+var (
+	_ run.Watcher = watch{}
+	_ run.Worker  = watch{}
+)

@@ -54,7 +54,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup:               setup,
 		Condition:           condition,
-		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython, "registry": serveImage, "port": freePort, "engine": serveEngine, "plugins": installPlugins, "gitplugin": gitPlugin, "get": askConsole},
+		Cmds:                map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "json": jsonAt, "python": needsPython, "registry": serveImage, "servers": serveServers, "port": freePort, "engine": serveEngine, "plugins": installPlugins, "gitplugin": gitPlugin, "get": askConsole},
 	})
 }
 

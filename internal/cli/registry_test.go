@@ -1,9 +1,11 @@
 package cli_test
 
 import (
+	"archive/tar"
 	"bytes"
 	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"runtime"
@@ -44,4 +46,49 @@ func serveImage(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Check(remote.Write(ref, img))
 	ts.Setenv("IMAGE", ref.Name())
+}
+
+// serveServers is `servers NAME=ROLE…`: a registry at $REGISTRY that has NAME:1 and NAME:2 for each, images of this program alone that run `agent-env serve ROLE`.
+// While there is a file registry-down it lets nobody read anything.
+func serveServers(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) == 0 {
+		ts.Fatalf("usage: servers NAME=ROLE…")
+	}
+	down := ts.MkAbs("registry-down")
+	reg := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)))
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := os.Stat(down); err == nil {
+			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		reg.ServeHTTP(w, r)
+	}))
+	ts.Defer(srv.Close)
+	host := strings.TrimPrefix(srv.URL, "http://")
+	self, err := os.ReadFile("/proc/self/exe")
+	ts.Check(err)
+	var packed bytes.Buffer
+	w := tar.NewWriter(&packed)
+	ts.Check(w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "agent-env", Mode: 0o755, Size: int64(len(self))}))
+	_, err = w.Write(self)
+	ts.Check(err)
+	ts.Check(w.Close())
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil }, tarball.WithCompressedCaching)
+	ts.Check(err)
+	for _, arg := range args {
+		repository, role, _ := strings.Cut(arg, "=")
+		for _, tag := range []string{"1", "2"} {
+			img, err := mutate.ConfigFile(empty.Image, &v1.ConfigFile{
+				OS: "linux", Architecture: runtime.GOARCH,
+				Config: v1.Config{Entrypoint: []string{"/agent-env"}, Cmd: []string{"serve", role}, Env: []string{"TAG=" + tag}},
+			})
+			ts.Check(err)
+			img, err = mutate.AppendLayers(img, layer)
+			ts.Check(err)
+			ref, err := name.ParseReference(host + "/" + repository + ":" + tag)
+			ts.Check(err)
+			ts.Check(remote.Write(ref, img))
+		}
+	}
+	ts.Setenv("REGISTRY", host)
 }

@@ -61,6 +61,8 @@ type Policy struct {
 	Film bool
 	// Observer may be nil.
 	Observer Observer
+	// Tell is told of work that can take long, from the goroutines that do it. It must not block for long, nor call back; nil: nobody is told.
+	Tell func(Work)
 }
 
 // Deployments is what runs of this process have standing. All methods may be called from several goroutines.
@@ -141,7 +143,9 @@ func (d *Deployments) Create(ctx context.Context, r Request) (sandbox.Info, erro
 	if r.Provider != "" {
 		chain = []string{r.Provider}
 	}
+	pull := d.pulling(r, &spec)
 	info, prov, err := d.make(ctx, chain, spec)
+	pull.end(err)
 	if err == nil {
 		err = d.made(ctx, r, policy, info, prov)
 	} else {
@@ -151,6 +155,18 @@ func (d *Deployments) Create(ctx context.Context, r Request) (sandbox.Info, erro
 		return sandbox.Info{}, err
 	}
 	return info, nil
+}
+
+// pulling tells how far the image of a sandbox has come in, when it has to come.
+func (d *Deployments) pulling(r Request, spec *sandbox.Spec) *work {
+	if spec.Image == "" || spec.Progress != nil {
+		return nil
+	}
+	k := d.work(r, "pull "+diag.Clean(spec.Image), "")
+	if k != nil {
+		spec.Progress = k.bytes
+	}
+	return k
 }
 
 // reserve takes the name, so that two steps that want it at once don't both get it.

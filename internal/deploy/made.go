@@ -60,7 +60,7 @@ func (m *maker) packages(ctx context.Context, r EnvRequest, p envstore.Part) (*t
 			return err
 		}
 		return m.make(ctx, r, job{
-			what: "install " + file.Path, name: "packages of " + p.Name, files: p.Source.Files, from: pythonFolder, to: dir,
+			what: "install " + file.Path, of: p.Name, name: "packages of " + p.Name, files: p.Source.Files, from: pythonFolder, to: dir,
 			spec:    sandbox.Spec{Network: sandbox.NetAllow, Egress: egress, Lease: 2 * makeLimit},
 			command: []string{"sh", "-euc", installScript, "install", file.Path, pythonFolder, index},
 		})
@@ -99,7 +99,7 @@ func (m *maker) build(ctx context.Context, r EnvRequest, p envstore.Part) (*tree
 	key := keyOf("build", append([]string{string(p.Source.Digest)}, argv...)...)
 	return m.get(ctx, key, func(ctx context.Context, dir string) error {
 		return m.make(ctx, r, job{
-			what: "build", name: "build of " + p.Name, files: p.Source.Files, from: workFolder, to: dir, spec: sandbox.Spec{Lease: 2 * makeLimit}, command: argv,
+			what: "build", of: p.Name, name: "build of " + p.Name, files: p.Source.Files, from: workFolder, to: dir, spec: sandbox.Spec{Lease: 2 * makeLimit}, command: argv,
 		})
 	})
 }
@@ -188,6 +188,7 @@ func fileOf(files []artifact.Bytes, name string) (artifact.Bytes, error) {
 // job is a command that makes a tree in a box of its own.
 type job struct {
 	what, name string
+	of         string           // whom it is for
 	files      []artifact.Bytes // put into workFolder before
 	spec       sandbox.Spec
 	command    []string
@@ -195,7 +196,13 @@ type job struct {
 }
 
 // make runs a job. The error of a command that fails has the last of its output.
-func (m *maker) make(ctx context.Context, r EnvRequest, j job) error {
+func (m *maker) make(ctx context.Context, r EnvRequest, j job) (err error) {
+	told := m.boxes.work(Request{Run: r.Run, Step: r.Step, Attempt: r.Attempt}, j.what, j.of)
+	if told != nil {
+		told.hide = m.hide
+	}
+	told.begin()
+	defer func() { told.end(err) }()
 	name := j.name
 	if r.Step != "" {
 		name += " for " + r.Step
@@ -215,7 +222,10 @@ func (m *maker) make(ctx context.Context, r EnvRequest, j job) error {
 	}
 	var out tail
 	res, err := guest.Output(ctx, box, guest.Command{Argv: j.command, Dir: workFolder, Timeout: makeLimit, KillTree: true},
-		guest.Limits{Stdout: 1, Stderr: 1, Live: func(_ bool, p []byte) { out.add(p) }})
+		guest.Limits{Stdout: 1, Stderr: 1, Live: func(stderr bool, p []byte) {
+			out.add(p)
+			told.output(stderr, p)
+		}})
 	if err != nil {
 		return fmt.Errorf("%s: %w", j.what, err)
 	}
@@ -224,7 +234,7 @@ func (m *maker) make(ctx context.Context, r EnvRequest, j job) error {
 		if res.Exit.TimedOut {
 			why = fmt.Errorf("it took more than %s", makeLimit)
 		}
-		return fmt.Errorf("%s: %w; the last that it wrote:\n%s", j.what, why, out.last(toldOutput))
+		return fmt.Errorf("%s: %w; the last that it wrote:\n%s", j.what, why, m.hide(out.last(toldOutput)))
 	}
 	return keep(ctx, box, j.from, j.to)
 }

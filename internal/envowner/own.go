@@ -30,7 +30,7 @@ type Owner struct {
 func (w *Owner) Own(ctx context.Context, o Order, c *owner.Caller) error {
 	run := "env/" + o.Key
 	return w.Folder.Own(ctx, o.Key, c, func(ctx context.Context, outside net.Addr) (owner.Standing[Record], error) {
-		v, err := w.deploy(ctx, o, run)
+		v, err := w.deploy(ctx, o, run, c)
 		if err != nil {
 			return owner.Standing[Record]{}, err
 		}
@@ -42,7 +42,7 @@ func (w *Owner) Own(ctx context.Context, o Order, c *owner.Caller) error {
 	})
 }
 
-func (w *Owner) deploy(ctx context.Context, o Order, run string) (*deploy.Env, error) {
+func (w *Owner) deploy(ctx context.Context, o Order, run string, c *owner.Caller) (*deploy.Env, error) {
 	stored, err := envstore.Read(ctx, w.Store, o.Env, o.Version)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (w *Owner) deploy(ctx context.Context, o Order, run string) (*deploy.Env, e
 	if err := w.Folder.Write(o.Key, rec); err != nil {
 		return nil, err
 	}
-	w.Boxes.Open(run, deploy.Policy{})
+	w.Boxes.Open(run, deploy.Policy{Tell: func(k deploy.Work) { c.Working(k) }})
 	return w.Envs.Deploy(ctx, deploy.EnvRequest{
 		Run: run, Instance: rec.Instance, Env: stored, Type: o.Type, Lease: o.Lease, CPU: o.CPU, MemoryMB: o.MemoryMB, DiskMB: o.DiskMB, Consistent: o.Consistent,
 		CallLog: w.Folder.At(o.Key, "calls.jsonl"), StateFile: w.Folder.At(o.Key, "gateway.json"),

@@ -42,13 +42,16 @@ func ReadPlanned(ctx context.Context, s Reader, p Planned, id string, version in
 	return r.env(ctx, d)
 }
 
-// plannedSource is source of an image that is about to be stored.
+// plannedSource is source of an image that is about to be stored. The reference of a registry's image has no digest yet.
 func (r *reading) plannedSource(w step.Written, pin Pin, key string) (Source, error) {
-	var x struct{ Dockerfile string }
+	var x struct {
+		Dockerfile string
+		Reference  string `json:"image_name"`
+	}
 	if err := json.Unmarshal(w.Body, &x); err != nil {
 		return Source{}, fmt.Errorf("image %s: %w", diag.Repr(pin.ID), err)
 	}
-	s := Source{Dockerfile: x.Dockerfile}
+	s := Source{Dockerfile: x.Dockerfile, Reference: x.Reference}
 	for _, p := range w.Paths {
 		s.Files = append(s.Files, artifact.Bytes{Path: p})
 	}

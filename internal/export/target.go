@@ -319,7 +319,6 @@ func (t target) check(ctx context.Context, dir string, o Options) error {
 		}
 		l = append(l, more...)
 	}
-	l = slices.DeleteFunc(l, func(p diag.Problem) bool { return p.Code == bundle.CodeUnsupported })
 	if !l.HasErrors() {
 		return nil
 	}

@@ -68,6 +68,8 @@ type Store struct {
 	o      Options
 	trees  *treestore.Store
 	owners owners
+	// pinLimit is how long a registry has to answer Pin.
+	pinLimit time.Duration
 }
 
 // Config is what an image says about its processes.
@@ -115,7 +117,7 @@ func Open(o Options) *Store {
 	if o.Keychain == nil {
 		o.Keychain = authn.DefaultKeychain
 	}
-	s := &Store{o: o, owners: findOwners(o.Worker)}
+	s := &Store{o: o, owners: findOwners(o.Worker), pinLimit: PinLimit}
 	s.trees = treestore.Open(filepath.Join(o.Dir, "trees"), treestore.Options{Remove: s.owners.removeAll})
 	return s
 }

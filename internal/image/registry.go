@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strconv"
@@ -18,6 +19,16 @@ import (
 )
 
 func (s *Store) openRegistry(ctx context.Context, ref name.Reference) (*opened, error) {
+	_, o, err := s.look(ctx, ref)
+	if err != nil {
+		return nil, err
+	}
+	o.ref = ref.Context().Digest(o.digest).Name()
+	return o, nil
+}
+
+// look asks a registry for what a reference names, and reads the manifest and config of the image in it that is for this machine.
+func (s *Store) look(ctx context.Context, ref name.Reference) (*remote.Descriptor, *opened, error) {
 	base := s.o.Transport
 	if base == nil {
 		base = remote.DefaultTransport
@@ -25,26 +36,25 @@ func (s *Store) openRegistry(ctx context.Context, ref name.Reference) (*opened, 
 	desc, err := remote.Get(ref, remote.WithContext(ctx), remote.WithAuthFromKeychain(s.o.Keychain), remote.WithPlatform(platform()),
 		remote.WithTransport(&resumer{base}), remote.WithUserAgent("agent-env"))
 	if err != nil {
-		return nil, registryError(ref, err)
+		return nil, nil, registryError(ref, err)
 	}
 	var img v1.Image
 	if desc.MediaType.IsIndex() {
 		index, err := desc.ImageIndex()
 		if err != nil {
-			return nil, registryError(ref, err)
+			return nil, nil, registryError(ref, err)
 		}
 		if img, err = choose(index.IndexManifest, index.Image); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	} else if img, err = desc.Image(); err != nil {
-		return nil, registryError(ref, err)
+		return nil, nil, registryError(ref, err)
 	}
 	o, err := imageOf(img)
 	if err != nil {
-		return nil, registryError(ref, err)
+		return nil, nil, registryError(ref, err)
 	}
-	o.ref = ref.Context().Digest(o.digest).Name()
-	return o, nil
+	return desc, o, nil
 }
 
 // imageOf takes an image of a registry apart. Its manifest and config are checked by their digests.
@@ -101,6 +111,9 @@ func registryError(ref name.Reference, err error) error {
 		case http.StatusTooManyRequests:
 			return fmt.Errorf("%s refuses more requests for now; sign in with docker login, or try later", ref.Context().RegistryStr())
 		}
+	}
+	if ne, ok := errors.AsType[*net.OpError](err); ok { // what was asked for before it is noise
+		return fmt.Errorf("%s can't be reached: %w", ref.Context().RegistryStr(), ne)
 	}
 	return fmt.Errorf("ask %s for %s: %w", ref.Context().RegistryStr(), ref.Name(), err)
 }

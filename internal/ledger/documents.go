@@ -73,6 +73,9 @@ func (w *writer) documents(x *write) []artifact.Document {
 	case artifact.CLI:
 		return artifact.NewCLI(pin, x.field("command_name"), x.field("entrypoint"), files, child)
 	case artifact.DockerImage:
+		if x.Registry != nil {
+			return []artifact.Document{x.registryImage(pin)}
+		}
 		return []artifact.Document{artifact.NewImage(pin, x.field("dockerfile"), x.field("description"), files)}
 	default:
 		return []artifact.Document{artifact.NewFile(pin, files[0], x.field("description"))}

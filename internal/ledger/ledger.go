@@ -31,6 +31,8 @@ type Options struct {
 	DryRun bool
 	// Make says what is stored of artifacts whose type is a plugin's; nil: there are none.
 	Make Maker
+	// Pin finds the digests of images of registries; nil: there is no way to ask.
+	Pin Pinner
 	// Waiting is called once when another writer got in between and the write is planned again. It may be nil.
 	Waiting func()
 }
@@ -52,14 +54,25 @@ type Line struct {
 	Version   int      `json:"version"`
 	Unchanged bool     `json:"unchanged"`
 	Reasons   []string `json:"reasons,omitempty"`
+	// Image is a registry's image that it is: with the digest that it is pinned to, or in a dry run without one where the write would ask for it.
+	Image string `json:"image,omitempty"`
 }
 
-// String is the line as people and scripts read it: "artifacts/greeting: v1 (new)", "tasks/hello.json: v1, unchanged".
+// String is the line as people and scripts read it: "artifacts/greeting: v1 (new)", "tasks/hello.json: v1, unchanged". Of an image of a registry it says
+// what it is pinned to.
 func (l Line) String() string {
+	text := fmt.Sprintf("%s: v%d", l.Label, l.Version)
 	if l.Unchanged {
-		return fmt.Sprintf("%s: v%d, unchanged", l.Label, l.Version)
+		text += ", unchanged"
+	} else {
+		text += " (" + strings.Join(l.Reasons, "; ") + ")"
 	}
-	return fmt.Sprintf("%s: v%d (%s)", l.Label, l.Version, strings.Join(l.Reasons, "; "))
+	if _, digest, pinned := strings.Cut(l.Image, "@"); pinned {
+		text += ", pinned to " + digest
+	} else if l.Image != "" {
+		text += ", pins at write"
+	}
+	return text
 }
 
 // Result is what a write did, or would do.
@@ -84,8 +97,9 @@ func (r Result) Written() int {
 func Write(ctx context.Context, st store.Store, p *bundle.Plan, o Options) (Result, error) {
 	waited := false
 	var last error
+	asked := pins{}
 	for range attempts {
-		w := &writer{store: st, plan: p, options: o}
+		w := &writer{store: st, plan: p, options: o, pins: asked}
 		err := w.once(ctx)
 		switch {
 		case err == nil:
@@ -118,6 +132,7 @@ type writer struct {
 	store   store.Store
 	plan    *bundle.Plan
 	options Options
+	pins    pins
 	created time.Time
 	writes  []*write
 	of      map[*bundle.Write]*write
@@ -126,9 +141,11 @@ type writer struct {
 // write is one planned entity and what is known of it.
 type write struct {
 	*bundle.Write
-	row      *row // the newest of the ledger; nil for none
-	latest   int  // in the store; 0 for none
-	version  int  // it has, or gets
+	row      *row   // the newest of the ledger; nil for none
+	latest   int    // in the store; 0 for none
+	stored   []byte // the document of latest
+	pinned   string // the reference of a registry's image with its digest; "" until it is known
+	version  int    // it has, or gets
 	same     bool
 	reasons  []string
 	digests  []fileDigest // of Files; nil until read
@@ -155,8 +172,12 @@ func (w *writer) once(ctx context.Context) error {
 		w.decide(x)
 		changed = changed || !x.same
 	}
+	w.keepPins()
 	if w.options.DryRun || !changed {
 		return nil
+	}
+	if err := w.pinAll(ctx); err != nil {
+		return err
 	}
 	return w.commit(ctx)
 }
@@ -166,7 +187,7 @@ func (w *writer) result() Result {
 	for _, x := range w.writes {
 		r.Versions[x.Write] = x.version
 		r.Lines = append(r.Lines, Line{
-			Label: x.Label, Kind: string(x.Kind), ID: x.ID, Version: x.version, Unchanged: x.same, Reasons: x.reasons,
+			Label: x.Label, Kind: string(x.Kind), ID: x.ID, Version: x.version, Unchanged: x.same, Reasons: x.reasons, Image: x.image(),
 		})
 	}
 	return r

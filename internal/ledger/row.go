@@ -83,6 +83,9 @@ func (w *writer) read(ctx context.Context) error {
 	}
 	for _, x := range w.writes {
 		x.latest = latest[x.Kind][x.ID].Version
+		if x.Registry != nil {
+			x.stored = latest[x.Kind][x.ID].Body
+		}
 		d, ok := ledger[rowID(x.Kind, x.ID)]
 		if !ok {
 			continue

@@ -20,8 +20,11 @@ import (
 
 // Start starts an owner of its own session, which outlives this process, and reads into started what that tells when the deployment of an id stands. exe is
 // this program, args the command that calls Own with the order from its standard input and Parent as its caller; order makes the order, as JSON, for the
-// deployment's key. When ctx ends first the owner is told to end, and waited for.
-func (f *Folder[R, P]) Start(ctx context.Context, exe string, args []string, id string, order func(key string) any, started any) error {
+// deployment's key. working, which may be nil, gets what the owner tells of work until then, as JSON. When ctx ends first the owner is told to end, and
+// waited for.
+func (f *Folder[R, P]) Start(
+	ctx context.Context, exe string, args []string, id string, order func(key string) any, working func(json.RawMessage), started any,
+) error {
 	key, err := f.newKey(id)
 	if err != nil {
 		return fmt.Errorf("make the deployment's folder: %w", err)
@@ -58,9 +61,9 @@ func (f *Folder[R, P]) Start(ctx context.Context, exe string, args []string, id 
 	}
 	stop := context.AfterFunc(ctx, func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 	defer stop()
-	var raw json.RawMessage
 	var bad failed
-	if err = json.NewDecoder(status).Decode(&raw); err == nil {
+	raw, err := await(status, working)
+	if err == nil {
 		err = errors.Join(json.Unmarshal(raw, &bad), json.Unmarshal(raw, started))
 	}
 	switch {
@@ -74,6 +77,25 @@ func (f *Folder[R, P]) Start(ctx context.Context, exe string, args []string, id 
 		return errors.New(bad.Error)
 	}
 	return cmd.Process.Release()
+}
+
+// await reads what an owner says until it says what became of its order.
+func await(status io.Reader, working func(json.RawMessage)) (json.RawMessage, error) {
+	for said := json.NewDecoder(status); ; {
+		var raw json.RawMessage
+		if err := said.Decode(&raw); err != nil {
+			return nil, err
+		}
+		var w struct {
+			Work json.RawMessage `json:"under_way"`
+		}
+		if json.Unmarshal(raw, &w) != nil || w.Work == nil {
+			return raw, nil
+		}
+		if working != nil {
+			working(w.Work)
+		}
+	}
 }
 
 func ignoreExit(err error) error {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"os"
@@ -37,7 +36,7 @@ func (f *Folder[R, P]) Own(ctx context.Context, key string, c *Caller, up func(c
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	leash, status := c.hold(stop), c.Status
+	leash := c.hold(stop)
 	defer leash.drop()
 	defer func() {
 		down(ctx)
@@ -48,12 +47,12 @@ func (f *Folder[R, P]) Own(ctx context.Context, key string, c *Caller, up func(c
 	control := desk{words: f.words, stop: func() { stop(errStopped) }}
 	closeDesk, err := control.open(ctx, f.At(key, socketFile))
 	if err != nil {
-		return errors.Join(err, tell(status, failed{err.Error()}))
+		return errors.Join(err, c.tell(failed{err.Error()}))
 	}
 	defer closeDesk()
 	outside, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
-		return errors.Join(err, tell(status, failed{err.Error()}))
+		return errors.Join(err, c.tell(failed{err.Error()}))
 	}
 	s, err := up(ctx, outside.Addr())
 	if cause := context.Cause(ctx); errors.Is(cause, errStopped) || errors.Is(cause, errAlone) {
@@ -65,11 +64,11 @@ func (f *Folder[R, P]) Own(ctx context.Context, key string, c *Caller, up func(c
 		outside.Close()
 	}
 	if err != nil {
-		return errors.Join(err, tell(status, failed{err.Error()}))
+		return errors.Join(err, c.tell(failed{err.Error()}))
 	}
 	control.ready.Store(&s.Control)
 	leash.let()
-	if err := errors.Join(f.Write(key, s.Record), tell(status, s.Started)); err != nil {
+	if err := errors.Join(f.Write(key, s.Record), c.tell(s.Started)); err != nil {
 		return err
 	}
 	end := time.NewTimer(time.Until(P(&s.Record).head().Expires))
@@ -80,8 +79,6 @@ func (f *Folder[R, P]) Own(ctx context.Context, key string, c *Caller, up func(c
 	}
 	return nil
 }
-
-func tell(w io.Writer, s any) error { return json.NewEncoder(w).Encode(s) }
 
 // headerTimeout bounds how long a client may take to send the head of a request.
 const headerTimeout = 10 * time.Second

@@ -277,6 +277,28 @@ func (r *recorder) EnvKept(step string, p deploy.Piece) {
 	r.later(event(runlog.EnvKept, step, 0, runlog.Kept{What: p.What, Env: p.Env, Instance: p.Instance, Object: runlog.Object{Digest: string(p.Digest), Size: p.Size}}))
 }
 
+// telling records that work begins and how it ends, as lines of its step's log, and tells a watcher all of it.
+func (r *recorder) telling(watch Watcher) func(deploy.Work) {
+	to, _ := watch.(Worker)
+	return func(w deploy.Work) {
+		text := ""
+		switch w.State {
+		case deploy.WorkBegun:
+			text = w.String() + ": begins"
+		case deploy.WorkDone:
+			text = fmt.Sprintf("%s: done in %.1fs", w.String(), w.Seconds)
+		case deploy.WorkFailed:
+			text = fmt.Sprintf("%s: stopped after %.1fs", w.String(), w.Seconds)
+		}
+		if text != "" && w.Step != "" {
+			r.later(event(runlog.StepLog, w.Step, w.Attempt, runlog.LogLine{Level: "info", Message: r.redact.String(text)}))
+		}
+		if to != nil {
+			to.Working(w)
+		}
+	}
+}
+
 // weakest is the weakest isolation level among the sandboxes seen.
 func (r *recorder) weakest() string {
 	r.mu.Lock()

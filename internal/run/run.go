@@ -36,6 +36,11 @@ type Watcher interface {
 	StepEnded(StepEnded)
 }
 
+// Worker is a Watcher that is told of work that a step waits for and that can take long. The calls come from the goroutines that do it.
+type Worker interface {
+	Working(deploy.Work)
+}
+
 // StepStarted tells that a step begins. Number counts from 1 in the task's order.
 type StepStarted struct {
 	Number, Of int
@@ -89,7 +94,7 @@ type Request struct {
 	Run    string
 	Task   *task.Task
 	Owner  runlog.Owner
-	Policy deploy.Policy // its Observer is the run's own
+	Policy deploy.Policy // its Observer and Tell are the run's own
 	Watch  Watcher       // may be nil
 	// Prior is what an earlier owner left; nil for a run that nobody started.
 	Prior *Prior
@@ -139,7 +144,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 	defer stop()
 
 	policy := q.Policy
-	policy.Observer = rec
+	policy.Observer, policy.Tell = rec, rec.telling(q.Watch)
 	r.World.Open(q.Run, policy)
 
 	start := runlog.RunStart{Isolation: policy.Isolation, Version: q.Version}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +26,7 @@ type Unit int
 const (
 	Count Unit = iota
 	Bytes
+	Elapsed // nothing: how long it takes is all there is to show
 )
 
 func (u Unit) spell(n int64) string {
@@ -68,6 +70,9 @@ func (s *Streams) NewProgress(ctx context.Context) *Progress {
 	}
 	return p
 }
+
+// Live tells whether bars are drawn; elsewhere lines are printed, or nothing.
+func (p *Progress) Live() bool { return p.mode == live }
 
 // Bar adds a piece of work. A total of 0 is not known yet. The caller ends it by Done or Fail.
 func (p *Progress) Bar(label string, total int64, unit Unit) *Bar {
@@ -206,12 +211,15 @@ func (b *Bar) update() {
 	defer b.mu.Unlock()
 	if now := time.Now(); now.Sub(b.said) >= plainEvery {
 		b.said = now
-		b.p.s.Note("%s: %s", *b.label.Load(), b.count())
+		b.p.s.Note("%s", strings.TrimSuffix(*b.label.Load()+": "+b.count(), ": "))
 	}
 }
 
-// count is "3/12", "1.0 MB/2.5 MB", or the first half alone.
+// count is "3/12", "1.0 MB/2.5 MB", or the first half alone; "" where nothing is counted.
 func (b *Bar) count() string {
+	if b.unit == Elapsed {
+		return ""
+	}
 	text := b.unit.spell(b.done.Load())
 	if total := b.total.Load(); total > 0 {
 		text += "/" + b.unit.spell(total)
@@ -224,10 +232,13 @@ func (b *Bar) show() {
 	columns := max(b.p.s.Width(), 20)
 	label := decor.Any(func(decor.Statistics) string { return shorten(*b.label.Load(), columns/2) }, decor.WCSyncSpaceR)
 	tail := decor.Any(func(decor.Statistics) string {
-		return fmt.Sprintf(" %s  %ds", b.count(), int(time.Since(b.began).Seconds()))
+		return fmt.Sprintf(" %s%ds", strings.TrimPrefix(b.count()+"  ", "  "), int(time.Since(b.began).Seconds()))
 	})
 	style := mpb.BarStyle().Lbound("[").Filler("=").Tip(">").Padding(" ").Rbound("]").Build()
 	filler := mpb.BarFillerFunc(func(w io.Writer, st decor.Statistics) error {
+		if b.unit == Elapsed {
+			return nil
+		}
 		st.Current, st.Total = b.done.Load(), b.total.Load()
 		return style.Fill(w, st)
 	})

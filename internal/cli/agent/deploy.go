@@ -81,7 +81,9 @@ func deploy(ctx context.Context, p *verb.Program, text string, o deployOptions) 
 	if err != nil {
 		return err
 	}
-	s, err := f.Start(ctx, exe, []string{"agent", "own"}, order)
+	tell, end := verb.Working(ctx, p)
+	s, err := f.Start(ctx, exe, []string{"agent", "own"}, order, tell)
+	end()
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,7 @@ type registerReporter struct {
 }
 
 func (r *registerReporter) Problems(l diag.List) {
-	r.problems = l
+	r.problems = append(r.problems, l...)
 	for _, w := range l.Of(diag.Warning) {
 		r.s.Problem("Warning: %s", w)
 	}

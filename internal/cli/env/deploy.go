@@ -90,7 +90,9 @@ func deploy(ctx context.Context, p *verb.Program, id string, o deployOptions) er
 	if err != nil {
 		return err
 	}
-	s, err := f.Start(ctx, exe, []string{"env", "own"}, o.order)
+	tell, end := verb.Working(ctx, p)
+	s, err := f.Start(ctx, exe, []string{"env", "own"}, o.order, tell)
+	end()
 	if err != nil {
 		return err
 	}

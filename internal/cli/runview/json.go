@@ -2,9 +2,11 @@ package runview
 
 import (
 	"sync"
+	"time"
 
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/ledger"
 	"agentenv.internal/agentenv/internal/run"
@@ -55,6 +57,11 @@ type (
 		Run   string         `json:"run_id"`
 		Steps []run.StepPlan `json:"steps"`
 	}
+	workLine struct {
+		lineHead
+		Run string `json:"run_id"`
+		deploy.Work
+	}
 	endLine struct {
 		lineHead
 		bundlerun.RunResult
@@ -73,6 +80,31 @@ func head(typ string) lineHead { return lineHead{verb.V1(), typ} }
 type jsonReporter struct {
 	s  *term.Streams
 	mu sync.Mutex
+
+	working sync.Mutex
+	said    map[int64]time.Time // when work that is under way was last told of
+}
+
+// workEvery is the time between two lines of one piece of work that is under way.
+const workEvery = 5 * time.Second
+
+// Working tells that work begins and ends, and meanwhile now and then how far it is.
+func (r *jsonReporter) Working(ref bundlerun.RunRef, k deploy.Work) {
+	r.working.Lock()
+	defer r.working.Unlock()
+	now := time.Now()
+	switch {
+	case k.Ended():
+		delete(r.said, k.ID)
+	case k.State == deploy.WorkUnderWay && now.Sub(r.said[k.ID]) < workEvery:
+		return
+	default:
+		if r.said == nil {
+			r.said = map[int64]time.Time{}
+		}
+		r.said[k.ID] = now
+	}
+	r.line(workLine{head("work"), ref.ID, k})
 }
 
 func (r *jsonReporter) line(v any) {

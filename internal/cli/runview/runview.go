@@ -18,6 +18,7 @@ import (
 type Reporter interface {
 	bundlerun.Reporter
 	bundlerun.Holder
+	bundlerun.Worker
 	bundlerun.Explainer
 	// Refused tells of a walk that stopped at problems; they themselves are the command's error.
 	Refused(error)

@@ -7,6 +7,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/ledger"
 	"agentenv.internal/agentenv/internal/run"
@@ -25,13 +26,16 @@ type textReporter struct {
 	dryRun bool
 	trials bool // tasks run more than once
 
-	live *live // nil where lines are printed
+	live  *live // nil where lines are printed
+	shown *term.Progress
+	works *verb.Works
 }
 
 func newText(ctx context.Context, p *verb.Program, o Options) *textReporter {
-	r := &textReporter{s: p.Streams, dryRun: o.DryRun, trials: o.Trials}
+	r := &textReporter{s: p.Streams, dryRun: o.DryRun, trials: o.Trials, shown: p.Streams.NewProgress(ctx)}
+	r.works = verb.NewWorks(r.s, r.shown)
 	if name, _ := p.Env("TERM"); r.s.OutTTY && r.s.ErrTTY && r.s.Width() > 0 && name != "dumb" && !o.DryRun {
-		r.live = &live{progress: r.s.NewProgress(ctx), runs: map[string]*liveRun{}, standing: func() int {
+		r.live = &live{progress: r.shown, runs: map[string]*liveRun{}, standing: func() int {
 			a, err := p.App()
 			if err != nil {
 				return 0
@@ -45,11 +49,7 @@ func newText(ctx context.Context, p *verb.Program, o Options) *textReporter {
 	return r
 }
 
-func (r *textReporter) Close() {
-	if r.live != nil {
-		r.live.progress.Close()
-	}
-}
+func (r *textReporter) Close() { r.shown.Close() }
 
 func (r *textReporter) Problems(l diag.List) {
 	for _, p := range l.Of(diag.Warning) {
@@ -136,6 +136,8 @@ func (r *textReporter) step(ref bundlerun.RunRef, st run.StepStarted, what strin
 		r.s.Printf("%s step %d/%d %s%s\n", r.label(ref), st.Number, st.Of, term.Clean(st.ID), what)
 	}
 }
+
+func (r *textReporter) Working(ref bundlerun.RunRef, k deploy.Work) { r.works.Show(r.label(ref), k) }
 
 func (r *textReporter) RunEnded(res bundlerun.RunResult) {
 	if r.live != nil {

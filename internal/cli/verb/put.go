@@ -90,7 +90,7 @@ type reporter struct {
 }
 
 func (r *reporter) Problems(l diag.List) {
-	r.problems = l
+	r.problems = append(r.problems, l...)
 	for _, w := range l.Of(diag.Warning) {
 		r.p.Streams.Problem("Warning: %s", w)
 	}
