@@ -26,9 +26,9 @@ var levels = []struct {
 	{3, []string{"config", "requirement", "treestore", "workspace/folder"}},
 	{4, []string{"artifact", "env", "agent", "computer/appdir", "task", "step", "bundle", "runlog", "access", "store", "sandbox"}},
 	// Suites speak the interface that they test and are imported by tests alone.
-	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "trajectory/*", "store/*", "runlog/*", "plugin/pyhost", "sandbox/sandboxtest", "sandbox/hostside"}},
+	{5, []string{"image", "image/*", "model", "model/*", "trajectory", "trajectory/*", "store/*", "runlog/*", "plugin/pyhost", "sandbox/sandboxtest", "sandbox/hostside", "keeper"}},
 	{6, []string{"exampleserver", "envdb", "envdb/envdbtest", "sandbox/*", "judge", "modelproxy", "computer/*", "gateway/*", "agent/*", "plugin/*"}},
-	{7, []string{"deploy", "envstore", "toolcmd", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore", "owner"}},
+	{7, []string{"deploy", "envstore", "toolcmd", "ledger", "artifactstore", "artifactstore/removal", "export", "taskstore", "owner", "fleet"}},
 	{8, []string{"step/*", "run", "envowner", "agentowner", "hostcalls"}},
 	{9, []string{"eval", "eval/*", "bundlerun", "openenv", "console", "gitplugins", "workspace"}},
 	{10, []string{"app"}},
@@ -58,6 +58,7 @@ var sameLevel = map[string][]string{
 	"computer/session":      {"computer/x11"}, // it asks whether the window manager answers
 	"agent/cli":             {"agent/a2a"},
 	"agent/mcp":             {"gateway/child"}, // servers elsewhere are spoken to as environments are
+	"keeper":                {"sandbox/hostside"},
 	"plugin/pack":           {"plugin/git"},
 	"plugin/host":           {"plugin/dist"},
 	"bundlerun":             {"eval", "eval/*"},

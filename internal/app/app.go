@@ -16,6 +16,7 @@ import (
 	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/keeper"
 	"agentenv.internal/agentenv/internal/model/source"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/plugin/host"
@@ -47,6 +48,7 @@ type App struct {
 	models      part[*source.Models]
 	plugins     part[*dist.Environment]
 	pluginHost  part[*host.Plugins]
+	keepers     part[*keeper.Keeper]
 
 	redact redact.Redactor // of everything that this process records or says of runs
 

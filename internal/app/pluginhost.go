@@ -15,12 +15,14 @@ import (
 	"agentenv.internal/agentenv/internal/config"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/hostcalls"
+	"agentenv.internal/agentenv/internal/keeper"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/plugin/host"
 	"agentenv.internal/agentenv/internal/plugin/pyhost"
 	"agentenv.internal/agentenv/internal/requirement"
 	"agentenv.internal/agentenv/internal/run"
 	"agentenv.internal/agentenv/internal/runlog"
+	"agentenv.internal/agentenv/internal/sandbox/local"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/sdk/plugin"
@@ -35,7 +37,7 @@ func (a *App) running(ctx context.Context) (*host.Plugins, error) {
 		}
 		calls := a.hostCalls()
 		p := host.OpenPlugins(ctx, e, host.Setup{
-			Options: host.Options{Host: plugin.Named{Name: "agent-env", Version: Version}, Env: a.opt.Env, Log: a.opt.Log, Calls: calls.Funcs()},
+			Options: host.Options{Host: plugin.Named{Name: "agent-env", Version: Version}, Env: a.opt.Env, Log: a.opt.Log, Keeper: a.keeper(), Calls: calls.Funcs()},
 			Builtin: a.builtinNames(nil), Python: pyhost.Argv, PythonEnv: pyhost.Env(), Impls: a.impls(), Beside: a.gitPrograms,
 			Cache: filepath.Join(a.Config().StateRoot(), "plugin-types.json"), Leases: a.pluginLeases(),
 		})
@@ -43,6 +45,16 @@ func (a *App) running(ctx context.Context) (*host.Plugins, error) {
 		a.onClose(p.Close)
 		return p, nil
 	})
+}
+
+// keeper starts programs of which nothing is left when they end.
+func (a *App) keeper() *keeper.Keeper {
+	k, _ := a.keepers.get(func() (*keeper.Keeper, error) {
+		k := keeper.New(local.Carried())
+		a.onClose(func(context.Context) error { k.Close(); return nil })
+		return k, nil
+	})
+	return k
 }
 
 // contributions are what plugins offer of a group, and what serves it; none where the plugin environment can't be read, of which whoever needs a plugin is told.

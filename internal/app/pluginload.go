@@ -108,7 +108,7 @@ func (l pluginLoader) ask(ctx context.Context, c dist.Claim) served {
 func (a *App) askTypes(ctx context.Context, prog host.Program) ([]plugin.Type, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTime)
 	defer cancel()
-	p := host.New(prog, host.Options{Host: plugin.Named{Name: "agent-env", Version: Version}, Env: a.opt.Env, Log: a.opt.Log})
+	p := host.New(prog, host.Options{Host: plugin.Named{Name: "agent-env", Version: Version}, Env: a.opt.Env, Log: a.opt.Log, Keeper: a.keeper()})
 	var out struct {
 		Types []plugin.Type `json:"types"`
 	}

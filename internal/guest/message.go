@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"path"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -82,6 +83,7 @@ const (
 	WaitingArgv0  = "agent-env-guest-waiting" // a PID 1 that has no ids yet
 	HostArgv0     = "agent-env-net"
 	MinderArgv0   = "agent-env-minder" // what a box whose world is given starts each command through
+	KeeperArgv0   = "agent-env-keeper" // what stands between the host and a program that is in no box
 )
 
 // Where an engine's container has what its PID 1 begins with: the program, which is started by this path, and the folder of the socket that
@@ -110,6 +112,30 @@ const (
 
 // BirthFD is the descriptor of the socket that both are started with.
 const BirthFD = 3
+
+// Keeping tells a keeper what to start, in a process group of its own. The keeper's stdio and folder are the program's, and its files behind BirthFD are
+// those that the program has from 3 on. The end of the birth socket ends the program and all that it started.
+type Keeping struct {
+	Path  string   `json:"path"`
+	Argv  []string `json:"argv"`
+	Env   []string `json:"env"`
+	Files int      `json:"files,omitempty"`
+	// Grace is what the program has between SIGTERM and SIGKILL where the birth socket ends; 0: it is killed at once.
+	Grace time.Duration `json:"grace,omitempty"`
+}
+
+// KeepOrder asks a keeper to send a signal to the program's process group. SIGKILL ends all that the program started, wherever it went.
+type KeepOrder struct {
+	Signal syscall.Signal `json:"signal"`
+}
+
+// Kept is what a keeper tells of its program: that it runs or what kept it from starting, then, when nothing of it is left, how it ended.
+type Kept struct {
+	PID    int                `json:"pid,omitempty"`
+	Errno  syscall.Errno      `json:"errno,omitempty"`
+	Ended  bool               `json:"ended,omitempty"`
+	Status syscall.WaitStatus `json:"status,omitempty"`
+}
 
 // Launch asks a launcher for a PID 1 in new namespaces. Two files ride along: the other end of its birth socket, and its stderr. The reply
 // has its pid, and a pid descriptor rides with it.

@@ -31,6 +31,11 @@ func signal(cmd *exec.Cmd, s syscall.Signal) error { return syscall.Kill(-cmd.Pr
 // Stop ends the group of a command that has one: the command gets grace to leave by itself, and the group then a moment (term) from SIGTERM to
 // SIGKILL. It returns when done is closed, which whoever waits for the command does.
 func Stop(cmd *exec.Cmd, done <-chan struct{}, grace, term time.Duration) {
+	StopBy(func(s syscall.Signal) { _ = signal(cmd, s) }, done, grace, term) // a group that is gone is gone
+}
+
+// StopBy is Stop of what send sends signals to.
+func StopBy(send func(syscall.Signal), done <-chan struct{}, grace, term time.Duration) {
 	for _, s := range []struct {
 		after  time.Duration
 		signal syscall.Signal
@@ -41,7 +46,7 @@ func Stop(cmd *exec.Cmd, done <-chan struct{}, grace, term time.Duration) {
 			t.Stop()
 			return
 		case <-t.C:
-			_ = signal(cmd, s.signal) // a group that is gone is gone
+			send(s.signal)
 		}
 	}
 	<-done

@@ -14,8 +14,8 @@ import (
 	"agentenv.internal/agentenv/internal/guest"
 )
 
-// Dispatch plays PID 1 of a box, a launcher of such or a minder in one, and never returns when the process was started for that; otherwise it returns at
-// once. It is the first call of main and of TestMain, so that the program can be its own guest.
+// Dispatch plays PID 1 of a box, a launcher of such, a minder in one or a keeper of a program of the host's, and never returns when the process was started
+// for that; otherwise it returns at once. It is the first call of main and of TestMain, so that the program can be its own guest.
 func Dispatch() {
 	var role func() error
 	switch {
@@ -33,6 +33,8 @@ func Dispatch() {
 		role = func() error { return run(containerBirth) }
 	case os.Args[0] == guest.MinderArgv0:
 		role = mind
+	case os.Args[0] == guest.KeeperArgv0:
+		role = keep
 	case os.Args[0] == guest.LauncherArgv0:
 		role = func() error {
 			if err := openMask(); err != nil {

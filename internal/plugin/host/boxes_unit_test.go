@@ -2,6 +2,9 @@
 
 package host_test
 
+import "agentenv.internal/agentenv/internal/guest/pid1"
+
+func dispatch() { pid1.Dispatch() }
+
 // Sandboxes of real processes are of the integration tier.
-func dispatch()          {}
 func playRealBoxes() int { return 2 }

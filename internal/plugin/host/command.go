@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
+	"agentenv.internal/agentenv/internal/keeper"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/subprocess"
 	"agentenv.internal/agentenv/sdk/plugin"
@@ -58,7 +59,7 @@ func (p *Plugins) Command(ctx context.Context, c dist.Contribution, args []strin
 	defer func() { _ = temp.Remove() }()
 	subprocess.Tie(cmd)
 	waited := make(chan error, 1)
-	if err := errors.Join(launch(cmd, func() { waited <- cmd.Wait() }), theirs.Close()); err != nil {
+	if err := errors.Join(keeper.Launch(cmd, func() { waited <- cmd.Wait() }), theirs.Close()); err != nil {
 		return 0, &Died{Name: prog.Name, What: "can't be started: " + reason(err)}
 	}
 	return p.attend(ctx, server, attended{cmd, waited}, conn, temp, c, args)
@@ -72,7 +73,7 @@ type attended struct {
 
 // attend speaks with a command's process until it has ended.
 func (p *Plugins) attend(ctx context.Context, server *Plugin, cmd attended, conn net.Conn, temp *atomicfile.Scratch, c dist.Contribution, args []string) (int, error) {
-	proc := &process{prog: server.prog, cmd: cmd.Cmd, temp: temp, log: p.setup.Log, tail: newTail(), done: make(chan struct{})}
+	proc := &process{prog: server.prog, temp: temp, log: p.setup.Log, tail: newTail(), done: make(chan struct{})}
 	l := &life{p: server, proc: proc, calls: map[string]*Caller{}, queue: newLogQueue(p.setup.Log)}
 	defer l.queue.close()
 	proc.peer = rpc.New(conn, conn, handler{l})

@@ -5,10 +5,15 @@ import (
 	"fmt"
 	"os/exec"
 	"syscall"
+
+	"agentenv.internal/agentenv/internal/keeper"
 )
 
 // ended says how a process ended.
 func ended(err error) string {
+	if kept, ok := errors.AsType[*keeper.Ended](err); ok {
+		return kept.Error()
+	}
 	exit, ok := errors.AsType[*exec.ExitError](err)
 	switch {
 	case err == nil:

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/doc"
+	"agentenv.internal/agentenv/internal/keeper"
 	"agentenv.internal/agentenv/internal/plugin/host"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/sdk/plugin"
@@ -51,6 +52,13 @@ type rig struct {
 	own  *lines // the program's log
 }
 
+// keeperOf is a keeper that this binary plays.
+func keeperOf(t testing.TB) *keeper.Keeper {
+	k := keeper.New(nil)
+	t.Cleanup(k.Close)
+	return k
+}
+
 func start(t testing.TB, as string, calls map[string]host.Func, env ...string) *rig {
 	t.Helper()
 	self, err := os.Executable()
@@ -62,7 +70,7 @@ func start(t testing.TB, as string, calls map[string]host.Func, env ...string) *
 		Name: "agentenv-acme 1.2.0", Distribution: &plugin.Named{Name: "agentenv-acme", Version: "1.2.0"}, Argv: []string{self}, Env: append([]string{role + "=" + as}, env...),
 	}, host.Options{
 		Host: plugin.Named{Name: "agent-env", Version: "1"}, Env: func(k string) (string, bool) { return k + "-value", k == "LANG" || k == "SECRET" },
-		Log: slog.New(r.own), TempDir: t.TempDir(), Calls: calls, CancelTime: 200 * time.Millisecond,
+		Log: slog.New(r.own), TempDir: t.TempDir(), Keeper: keeperOf(t), Calls: calls, CancelTime: 200 * time.Millisecond,
 	})
 	r.step = host.NewStep(r.Plugin, plugin.Entry{Group: plugin.GroupSteps, Name: "acme", Value: "acme-plugin"}, "agentenv-acme 1.2.0")
 	t.Cleanup(func() {

@@ -57,11 +57,16 @@ func play(as string) int {
 		answer(`{"jsonrpc":"2.0","id":1,"error":{"code":-32001,"message":"speaks version 0","data":{"supported":[0]}}}`)
 	case "deaf":
 		answer(`{"jsonrpc":"2.0","id":1,"result":{"protocol_version":1,"plugin":{"name":"x","version":"1"}}}`)
+		if os.Getenv("PLAY_DAEMON") != "" {
+			_ = fork()
+		}
 		_ = os.WriteFile(os.Getenv("PLAY_PID"), fmt.Append(nil, os.Getpid()), 0o600)
 		time.Sleep(time.Hour)
 	case "dead":
 		fmt.Fprintln(os.Stderr, "no module\nnamed \x1b[31mx")
 		return 3
+	case "forks":
+		return playFork(os.Getenv("PLAY_DAEMON"))
 	case "floods":
 		playFlood(os.Getenv(floodRole))
 	case "closes":
@@ -176,6 +181,8 @@ func run(ctx context.Context, c *plugin.Call) error {
 			return fmt.Errorf("%v %s %s", err, wd, c.Host.TempDir())
 		}
 		return c.Set("metadata/env", os.Environ())
+	case "daemon": // leaves what has left it
+		return fork()
 	case "leaves": // a child that outlives it
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = []string{plugin.Variable + "=x", role + "=silent"}

@@ -10,13 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/keeper"
 	"agentenv.internal/agentenv/internal/subprocess"
 	"agentenv.internal/agentenv/sdk/plugin"
 	"agentenv.internal/agentenv/sdk/plugin/rpc"
@@ -66,7 +66,7 @@ func (d *Died) Error() string {
 // process is one running program. It is up from start on, and over when done is closed.
 type process struct {
 	prog  Program
-	cmd   *exec.Cmd
+	child keeper.Child
 	peer  *rpc.Peer
 	stdin *os.File
 	temp  *atomicfile.Scratch
@@ -120,21 +120,29 @@ func (p *process) spawn(ctx context.Context, o Options, h rpc.Handler) error {
 		return errors.Join(err, inR.Close(), inW.Close(), outR.Close(), outW.Close())
 	}
 	ctx = context.WithoutCancel(ctx)
-	p.cmd = exec.CommandContext(ctx, p.prog.Argv[0], p.prog.Argv[1:]...)
-	p.cmd.Dir, p.cmd.Stdin, p.cmd.Stdout, p.cmd.Stderr = p.temp.Dir, inR, outW, errW
-	p.cmd.Env = append(subprocess.Environment(o.Env), "TMPDIR="+p.temp.Dir, plugin.Variable+"=stdio")
-	p.cmd.Env = append(p.cmd.Env, p.prog.Env...)
-	p.cmd.ExtraFiles = p.prog.Extra
-	subprocess.Own(p.cmd)
-	subprocess.Tie(p.cmd)
-	ready := make(chan struct{})
+	cmd := exec.CommandContext(ctx, p.prog.Argv[0], p.prog.Argv[1:]...)
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = p.temp.Dir, inR, outW, errW
+	cmd.Env = append(subprocess.Environment(o.Env), "TMPDIR="+p.temp.Dir, plugin.Variable+"=stdio")
+	cmd.Env = append(cmd.Env, p.prog.Env...)
+	cmd.ExtraFiles = p.prog.Extra
+	p.child, err = keeper.Begin(o.Keeper, cmd, 0)
+	err = errors.Join(err, inR.Close(), outW.Close(), errW.Close())
+	if err != nil {
+		return errors.Join(err, inW.Close(), outR.Close(), errR.Close())
+	}
+	p.stdin = inW
+	p.peer = rpc.New(outR, inW, h)
 	var streams sync.WaitGroup
-	err = launch(p.cmd, func() {
-		how := ended(subprocess.Wait(p.cmd))
-		<-ready
+	streams.Go(func() { p.stderr(errR) })
+	streams.Go(func() {
+		p.broke = p.peer.Run(ctx)
+		// A side that broke the protocol, or closed its stdout, is of no use any more.
+		_ = p.stdin.Close()
+	})
+	go func() {
 		defer close(p.done)
-		p.how = how
-		// Who inherited its streams is gone with the group, or has left it: nobody waits for those.
+		p.how = ended(p.child.Wait())
+		// Who inherited its streams is gone with it, or has left its group where there is no keeper: nobody waits for those.
 		_ = p.stdin.Close()
 		past := time.AfterFunc(time.Second, func() { _ = errors.Join(outR.Close(), errR.Close()) })
 		streams.Wait()
@@ -143,36 +151,8 @@ func (p *process) spawn(ctx context.Context, o Options, h rpc.Handler) error {
 		if err := p.temp.Remove(); err != nil {
 			p.log.Warn("remove a plugin's temporary folder", "error", err)
 		}
-	})
-	err = errors.Join(err, inR.Close(), outW.Close(), errW.Close())
-	if err != nil {
-		return errors.Join(err, inW.Close(), outR.Close(), errR.Close())
-	}
-	p.stdin = inW
-	p.peer = rpc.New(outR, inW, h)
-	streams.Go(func() { p.stderr(errR) })
-	streams.Go(func() {
-		p.broke = p.peer.Run(ctx)
-		// A side that broke the protocol, or closed its stdout, is of no use any more.
-		_ = p.stdin.Close()
-	})
-	close(ready)
-	return nil
-}
-
-// launch starts a command and runs after, which waits for it, on the thread that started it: on Linux the command dies with that thread, and so with this
-// program, however that ends.
-func launch(cmd *exec.Cmd, after func()) error {
-	started := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the command
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			after()
-		}
 	}()
-	return <-started
+	return nil
 }
 
 // stderr logs what the program prints, line by line, and keeps the end.
@@ -230,7 +210,7 @@ func (p *process) died() error {
 // stop ends the process: it gets grace to leave by itself, then a moment after SIGTERM. It returns when it has ended.
 func (p *process) stop(grace time.Duration) {
 	_ = p.stdin.Close()
-	subprocess.Stop(p.cmd, p.done, grace, termTime)
+	subprocess.StopBy(p.child.Signal, p.done, grace, termTime)
 }
 
 // tail keeps the end of a stream.

@@ -62,3 +62,6 @@ func (*Provider) Examine(context.Context) Report {
 
 // GuestProgram refuses.
 func GuestProgram() ([]byte, error) { return nil, errLinux }
+
+// Carried is no guest program.
+func Carried() func() ([]byte, error) { return nil }

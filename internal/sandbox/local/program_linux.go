@@ -8,8 +8,8 @@ import (
 	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
 
-// carried is the guest program that this binary has inside; nil: it plays the guest itself.
-func carried() func() ([]byte, error) {
+// Carried is the guest program that this binary has inside; nil: it plays the guest itself.
+func Carried() func() ([]byte, error) {
 	if len(guestProgram) == 0 {
 		return nil
 	}

@@ -44,7 +44,7 @@ func New(o Options) (*Provider, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	guests, hosts := hostside.GuestProgram(carried()), hostside.HostProgram()
+	guests, hosts := hostside.GuestProgram(Carried()), hostside.HostProgram()
 	images := o.Images
 	if images == nil {
 		images = image.Open(image.Options{Dir: filepath.Join(o.StateRoot, "images")})
