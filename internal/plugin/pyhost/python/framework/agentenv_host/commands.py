@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Dict
+from typing import Any, Dict
 
 from .calls import Calls
-from .entries import OPTIONS, Entries
+from .entries import OPTIONS, Entries, alone
 from .faults import explain
 from .rpc import BAD_PARAMS, Request, RPCError
 from .steps import loaded
@@ -46,13 +46,6 @@ class Commands:
             except (OSError, ValueError):
                 pass
         return {"exit_code": code}
-
-
-def alone(option: Any, passed: Callable[[], Any]) -> Any:
-    """A command that has one option and tells when it got past it."""
-    import click
-
-    return click.Command("agent-env", params=[option], callback=passed, add_help_option=False)
 
 
 def _main(command: Any, name: str, args: "list[str]") -> int:

@@ -115,13 +115,17 @@ def type_of(found: Any, group: str, name: str) -> Dict[str, Any]:
 
 def _callback(found: Any) -> Dict[str, Any]:
     """What a callback does when its option isn't given: nothing, or it raises."""
-    from .commands import alone
-
     try:
         alone(found, lambda: None).main(args=[], prog_name="agent-env", standalone_mode=False)
     except BaseException as e:  # noqa: B036 - SystemExit included
         return {"status": "failed", "code": LOAD_FAILED, "reason": failed(e) + "; raised by its callback where the option isn't given", **({"where": place_of(e)} if place_of(e) else {})}
     return {}
+
+
+def alone(option: Any, passed: Callable[[], Any]) -> Any:
+    """A command that has one option and tells when it got past it."""
+    click = importlib.import_module("click")
+    return click.Command("agent-env", params=[option], callback=passed, add_help_option=False)
 
 
 def option_of(found: Any) -> Dict[str, Any]:
