@@ -27,7 +27,11 @@ type Client struct {
 	mu     sync.Mutex
 	closed bool
 	active map[*Conn]struct{}
+	idle   []*Conn // kept for other commands
 }
+
+// maxIdle is how many connections a Client keeps.
+const maxIdle = 4
 
 var _ Box = (*Client)(nil)
 
@@ -40,30 +44,53 @@ func NewClient(name string, dial Dialer, close func() error) *Client {
 // Box is used.
 func (b *Client) Explain(why func() string) { b.why = why }
 
-// open connects and sends the request. The caller ends it with done.
+// open connects and sends the request. The caller ends it with done, or with keep where the guest said so.
 func (b *Client) open(ctx context.Context, r *Request, files ...*os.File) (*Conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	b.mu.Lock()
-	closed := b.closed
-	b.mu.Unlock()
-	if closed {
-		return nil, fmt.Errorf("sandbox %s: %w", b.name, net.ErrClosed)
-	}
-	uc, err := b.dial(ctx)
+	c, kept, err := b.take(r.Keep)
 	if err != nil {
-		return nil, b.wrap(ctx, err)
+		return nil, err
 	}
-	c := NewConn(uc)
-	b.mu.Lock()
-	b.active[c] = struct{}{}
-	b.mu.Unlock()
-	if err := c.SendJSON(FrameRequest, r, files...); err != nil {
+	for {
+		if c == nil {
+			uc, err := b.dial(ctx)
+			if err != nil {
+				return nil, b.wrap(ctx, err)
+			}
+			c = NewConn(uc)
+			b.mu.Lock()
+			b.active[c] = struct{}{}
+			b.mu.Unlock()
+		}
+		err := c.SendJSON(FrameRequest, r, files...)
+		if err == nil {
+			return c, nil
+		}
 		b.done(c)
-		return nil, b.wrap(ctx, err)
+		if !kept || !broken(err) {
+			return nil, b.wrap(ctx, err)
+		}
+		c, kept = nil, false // whoever kept it has gone, and never saw the request
 	}
-	return c, nil
+}
+
+// take is a connection that was kept, where the request is for one, or nil.
+func (b *Client) take(kept bool) (*Conn, bool, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, false, fmt.Errorf("sandbox %s: %w", b.name, net.ErrClosed)
+	}
+	n := len(b.idle) - 1
+	if !kept || n < 0 {
+		return nil, false, nil
+	}
+	c := b.idle[n]
+	b.idle = b.idle[:n]
+	b.active[c] = struct{}{}
+	return c, true, nil
 }
 
 func (b *Client) done(c *Conn) {
@@ -71,6 +98,20 @@ func (b *Client) done(c *Conn) {
 	delete(b.active, c)
 	b.mu.Unlock()
 	c.Close()
+}
+
+// keep is done for a connection that takes another request.
+func (b *Client) keep(c *Conn) {
+	b.mu.Lock()
+	delete(b.active, c)
+	room := !b.closed && len(b.idle) < maxIdle
+	if room {
+		b.idle = append(b.idle, c)
+	}
+	b.mu.Unlock()
+	if !room {
+		c.Close()
+	}
 }
 
 // wrap names the box; a broken connection is a box that is gone.
@@ -106,13 +147,19 @@ func (b *Client) callEarly(ctx context.Context, early func([]*os.File) error, r 
 	if err != nil {
 		return nil, nil, err
 	}
-	defer b.done(c)
-	defer watch(ctx, c)()
+	unwatch := watch(ctx, c)
 	var reply Reply
-	if err := c.recvReply(&reply, early); err != nil {
+	err = c.recvReply(&reply, early)
+	got := c.TakeFiles()
+	if undisturbed := unwatch(); undisturbed && err == nil && reply.Kept && r.Keep {
+		b.keep(c)
+	} else {
+		b.done(c)
+	}
+	if err != nil {
+		closeAll(got)
 		return nil, nil, b.wrap(ctx, err)
 	}
-	got := c.TakeFiles()
 	if err := ctx.Err(); err != nil {
 		closeAll(got)
 		return nil, nil, err
@@ -124,10 +171,10 @@ func (b *Client) callEarly(ctx context.Context, early func([]*os.File) error, r 
 	return &reply, got, nil
 }
 
-// watch tells the guest to stop when ctx ends. The function it answers takes the watch away and waits for it.
-func watch(ctx context.Context, c *Conn) func() {
+// watch tells the guest to stop when ctx ends. The function it answers takes the watch away, or waits for it and answers false.
+func watch(ctx context.Context, c *Conn) func() bool {
 	if ctx.Done() == nil {
-		return func() {}
+		return func() bool { return true }
 	}
 	ended := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
@@ -135,10 +182,12 @@ func watch(ctx context.Context, c *Conn) func() {
 		c.CloseWrite()
 		c.c.SetReadDeadline(time.Now().Add(killWait))
 	})
-	return func() {
-		if !stop() {
-			<-ended
+	return func() bool {
+		if stop() {
+			return true
 		}
+		<-ended
+		return false
 	}
 }
 
@@ -150,7 +199,7 @@ func closeAll(files []*os.File) {
 
 // Exec runs c and waits for it.
 func (b *Client) Exec(ctx context.Context, c Command, stdio [3]*os.File) (Exit, error) {
-	r := &Request{Op: OpExec, Command: &c}
+	r := &Request{Op: OpExec, Command: &c, Keep: c.TTY == nil}
 	var files []*os.File
 	for i, f := range stdio {
 		if f != nil && c.TTY == nil {
@@ -236,7 +285,12 @@ func (b *Client) Close() error {
 		c.CloseWrite()
 		c.c.SetDeadline(time.Now())
 	}
+	idle := b.idle
+	b.idle = nil
 	b.mu.Unlock()
+	for _, c := range idle {
+		c.Close()
+	}
 	if b.close != nil {
 		return b.close()
 	}

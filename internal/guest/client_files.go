@@ -72,7 +72,7 @@ type tree struct {
 	r       *DataReader
 	first   []byte
 	primed  bool
-	unwatch func()
+	unwatch func() bool
 	once    sync.Once
 }
 

@@ -42,6 +42,8 @@ type Request struct {
 	Boot    *Boot         `json:"boot,omitempty"`
 	Launch  *Launch       `json:"launch,omitempty"`
 	Host    *HostNetwork  `json:"host,omitempty"`
+	// Keep asks, with OpExec, that the connection stays open for another command.
+	Keep bool `json:"keep,omitempty"`
 }
 
 // Reply ends an operation.
@@ -51,6 +53,7 @@ type Reply struct {
 	Stat  *FileStat `json:"stat,omitempty"`
 	Boot  *Booted   `json:"boot,omitempty"`
 	PID   int       `json:"pid,omitempty"`
+	Kept  bool      `json:"kept,omitempty"` // the connection takes another command
 }
 
 // FileStat is an fs.FileInfo on the wire.

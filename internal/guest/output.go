@@ -21,6 +21,10 @@ type Limits struct {
 // DefaultLimit is what Output keeps of a stream whose limit is 0.
 const DefaultLimit = 1 << 20
 
+// patience is how long a command runs before its output is read while it runs. Most end earlier and wrote less than a pipe holds: then nothing
+// has to be woken for them.
+const patience = 5 * time.Millisecond
+
 // drainGrace is how long Output waits, after the command has ended, for the end of a stream that a process left behind holds open.
 // Everything written before the command's end is kept whatever this is.
 const drainGrace = 100 * time.Millisecond
@@ -73,9 +77,15 @@ func Output(ctx context.Context, b Box, c Command, l Limits) (Result, error) {
 		errW.Close()
 		return Result{}, err
 	}
-	out.start()
-	errs.start()
+	both := func() { out.start(); errs.start() }
+	settle := func() {}
+	if l.Live != nil {
+		both()
+	} else {
+		settle = after(patience, both)
+	}
 	exit, err := b.Exec(ctx, c, [3]*os.File{in, outW, errW})
+	settle()
 	outW.Close()
 	errW.Close()
 	feed.stop()
@@ -89,12 +99,23 @@ func Output(ctx context.Context, b Box, c Command, l Limits) (Result, error) {
 	return Result{Exit: exit, Stdout: out.finish(until), Stderr: errs.finish(until)}, err
 }
 
+// after calls f once d has passed. What it answers takes that back, or waits until f has returned.
+func after(d time.Duration, f func()) (settle func()) {
+	ended := make(chan struct{})
+	t := time.AfterFunc(d, func() { defer close(ended); f() })
+	return func() {
+		if !t.Stop() {
+			<-ended
+		}
+	}
+}
+
 // capture reads one pipe into a head and a ring that holds the newest bytes.
 type capture struct {
-	r    *os.File
-	done chan struct{}
-	keep int64 // bytes kept in head, and as many in the ring; negative: all in head
-	size int   // what the pipe can hold: at most this much is unread when its writers are gone
+	fd   int           // of the read end, which doesn't block
+	r    *os.File      // the same, once a goroutine reads it while the command runs; nil before
+	done chan struct{} // that goroutine has ended
+	keep int64         // bytes kept in head, and as many in the ring; negative: all in head
 	live func([]byte)
 
 	spill    func() (io.Writer, error) // nil: none is wanted
@@ -125,14 +146,16 @@ func capturePipe(limit int64, l Limits, stderr bool) (*capture, *os.File, error)
 	if limit == 0 {
 		limit = DefaultLimit
 	}
-	r, w, size, err := pipe()
+	r, w, err := pipe()
 	if err != nil {
 		return nil, nil, err
 	}
-	return &capture{r: r, done: make(chan struct{}), keep: limit, size: size, live: l.live(stderr), spill: l.spill(stderr)}, w, nil
+	return &capture{fd: r, keep: limit, live: l.live(stderr), spill: l.spill(stderr)}, w, nil
 }
 
+// start reads from now on, until finish.
 func (c *capture) start() {
+	c.r, c.done = os.NewFile(uintptr(c.fd), "|0"), make(chan struct{})
 	go func() {
 		defer close(c.done)
 		buf := make([]byte, 4<<10) // most commands write little
@@ -149,8 +172,14 @@ func (c *capture) start() {
 	}()
 }
 
-// finish ends the reader at the end of file or at the time until, then takes what the pipe still holds.
+// finish takes what the pipe holds, and waits for its end until the time until.
 func (c *capture) finish(until time.Time) Captured {
+	if c.r == nil {
+		if c.drain() {
+			return c.captured()
+		}
+		c.start() // somebody still has the other end
+	}
 	c.r.SetReadDeadline(until)
 	<-c.done
 	c.r.SetReadDeadline(time.Time{})
@@ -158,21 +187,21 @@ func (c *capture) finish(until time.Time) Captured {
 	return c.captured()
 }
 
-// drain takes what was in the pipe, never more than its size, so that a talkative daemon can't hold it.
-func (c *capture) drain() {
-	raw, err := c.r.SyscallConn()
-	if err != nil {
-		return
-	}
-	buf := make([]byte, 4<<10)
-	for left := c.size; left > 0; {
-		var n int
-		if raw.Read(func(fd uintptr) bool { n = readNow(fd, buf[:min(left, len(buf))]); return true }) != nil || n <= 0 {
-			return
+// drain takes what is in the pipe, never more than a pipe's size, so that a talkative daemon can't hold it, and tells whether it met the end.
+func (c *capture) drain() (ended bool) {
+	buf := make([]byte, 512)
+	for got, size := 0, len(buf)+1; got < size; {
+		n := readNow(c.fd, buf[:min(size-got, len(buf))])
+		if n <= 0 {
+			return n == 0
 		}
 		c.add(buf[:n])
-		left -= n
+		if got == 0 && n == len(buf) {
+			size, buf = pipeSize(c.fd), make([]byte, 32<<10)
+		}
+		got += n
 	}
+	return false
 }
 
 func (c *capture) add(p []byte) {
@@ -234,7 +263,13 @@ func (c *capture) captured() Captured {
 	return Captured{Head: c.head, Tail: tail, Total: c.total, Truncated: true, SpillErr: c.spillErr}
 }
 
-func (c *capture) close() { c.r.Close() }
+func (c *capture) close() {
+	if c.r == nil {
+		closeRaw(c.fd)
+		return
+	}
+	c.r.Close()
+}
 
 // feeder writes the bytes of a command's stdin.
 type feeder struct {

@@ -10,19 +10,18 @@ const (
 	pipefs       = 0x50495045 // the file system of pipes without a name
 )
 
-// halfPipe is a pipe whose end near (0: the read end) is this program's, and whose other end blocks. It is os.Pipe with less to do: the
-// end that is handed on is never made non-blocking, nor put into the poller.
-func halfPipe(near int) (r, w *os.File, err error) {
-	var fds [2]int
+// rawPipe is a pipe whose end near (0: the read end) is this program's and doesn't block, as the other end does. It is os.Pipe with less to
+// do: nothing is put into the poller, and the end that is handed on is never made non-blocking.
+func rawPipe(near int) (fds [2]int, err error) {
 	if err := syscall.Pipe2(fds[:], syscall.O_CLOEXEC); err != nil {
-		return nil, nil, os.NewSyscallError("pipe2", err)
+		return fds, os.NewSyscallError("pipe2", err)
 	}
-	if err := syscall.SetNonblock(fds[near], true); err != nil {
-		syscall.Close(fds[0])
-		syscall.Close(fds[1])
-		return nil, nil, os.NewSyscallError("fcntl", err)
+	if _, _, e := syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(fds[near]), syscall.F_SETFL, syscall.O_NONBLOCK); e != 0 {
+		closeRaw(fds[0])
+		closeRaw(fds[1])
+		return fds, os.NewSyscallError("fcntl", e)
 	}
-	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
+	return fds, nil
 }
 
 // openable lets a command open f again, as /dev/stdin and /dev/stderr do: a pipe belongs to who made it, who may have no id in the box. It
@@ -40,16 +39,10 @@ func openable(f *os.File) {
 	})
 }
 
-func pipeSize(f *os.File) int {
-	size := 64 << 10
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return size
+// pipeSize is what a pipe holds, in bytes.
+func pipeSize(fd int) int {
+	if n, _, e := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), fGetPipeSize, 0); e == 0 {
+		return int(n)
 	}
-	_ = raw.Control(func(fd uintptr) {
-		if n, _, e := syscall.Syscall(syscall.SYS_FCNTL, fd, fGetPipeSize, 0); e == 0 {
-			size = int(n)
-		}
-	})
-	return size
+	return 64 << 10
 }

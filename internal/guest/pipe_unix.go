@@ -3,28 +3,37 @@
 package guest
 
 import (
+	"errors"
 	"os"
 	"syscall"
 )
 
-// pipe is os.Pipe with a blocking write end: programs don't expect EAGAIN. size is what it holds.
-func pipe() (r, w *os.File, size int, err error) {
-	r, w, err = halfPipe(0)
+// pipe is a pipe to read from: r doesn't block, and w does, since programs don't expect EAGAIN.
+func pipe() (r int, w *os.File, err error) {
+	fds, err := rawPipe(0)
 	if err != nil {
-		return nil, nil, 0, err
+		return -1, nil, err
 	}
-	return r, w, pipeSize(r), nil
+	return fds[0], os.NewFile(uintptr(fds[1]), "|1"), nil
 }
 
 // feedPipe is os.Pipe with a blocking read end.
-func feedPipe() (r, w *os.File, err error) { return halfPipe(1) }
+func feedPipe() (r, w *os.File, err error) {
+	fds, err := rawPipe(1)
+	if err != nil {
+		return nil, nil, err
+	}
+	return os.NewFile(uintptr(fds[0]), "|0"), os.NewFile(uintptr(fds[1]), "|1"), nil
+}
 
-// readNow reads without waiting; 0 or less: nothing there, or the end.
-func readNow(fd uintptr, p []byte) int {
+// readNow reads without waiting: 0 at the end, less where nothing is there now.
+func readNow(fd int, p []byte) int {
 	for {
-		n, err := syscall.Read(int(fd), p)
-		if err != syscall.EINTR {
+		n, err := syscall.Read(fd, p)
+		if !errors.Is(err, syscall.EINTR) {
 			return n
 		}
 	}
 }
+
+func closeRaw(fd int) { _ = syscall.Close(fd) }

@@ -70,13 +70,17 @@ func boot(b *guest.Boot, files []*os.File) (*server, *guest.Booted, error) {
 	}
 	clock.lap("net")
 
-	r := newReaper()
+	slack := calm()
+	r, err := newReaper()
+	if err != nil {
+		return nil, nil, err
+	}
 	go r.loop()
 	groups := make([]*os.File, b.Cgroups)
 	for i := range groups {
 		groups[i] = rides.take()
 	}
-	sp, err := startSpawner(r, groups, rulesOf(b))
+	sp, err := startSpawner(r, groups, rulesOf(b), slack)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -20,8 +20,8 @@ import (
 // home is where commands run that name no folder.
 const home = "/root"
 
-// exec runs one command. It answers when the command has ended, and when it has been killed, if its client hangs up before.
-func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*guest.Exit, error) {
+// exec starts one command, which answers its client when it has ended, and when it has been killed, if the client hangs up before.
+func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*running, error) {
 	if r.Command == nil || len(r.Command.Argv) == 0 || r.Command.Argv[0] == "" {
 		return nil, fmt.Errorf("a command needs at least its program: %w", fs.ErrInvalid)
 	}
@@ -36,74 +36,17 @@ func (s *server) exec(c *guest.Conn, r *guest.Request, files *[]*os.File) (*gues
 		}
 		defer term.close()
 	}
-	killedBefore, refusedBefore := s.memory.kills(), s.refused.read()
-	begin := time.Now()
-	s.still.RLock()
-	run, err := s.spawner.start(p)
-	s.still.RUnlock()
-	if err != nil {
-		if err := p.as.refused(err); err != nil {
-			return nil, err
+	x := &running{
+		s: s, c: c, request: r, begin: time.Now(), kills: s.memory.kills(), refused: s.refused.read(),
+		end: make(chan ending, 1), answered: make(chan struct{}),
+	}
+	if err := x.start(p, files, term); err != nil {
+		if x.stopping {
+			x.kill()
 		}
-		return nil, &fs.PathError{Op: "start", Path: r.Command.Argv[0], Err: err}
-	}
-	defer run.mark.close()
-	s.limit(run.pid)
-	// The command holds them now; a copy here would keep its readers from the end of file.
-	for _, f := range *files {
-		f.Close()
-	}
-	*files = nil
-	if term != nil {
-		if err := term.handOver(c); err != nil { // nobody is there to see it
-			s.mustKill(&run)
-			<-run.end
-			return nil, err
-		}
-	}
-	exit, err := s.await(r.Command, &run, hangup(c))
-	if err != nil {
 		return nil, err
 	}
-	exit.Elapsed = time.Since(begin)
-	exit.OOM, exit.PidsFull = s.memory.kills() > killedBefore, s.refused.read() > refusedBefore
-	exit.DiskFull = !exit.OK() && diskFull()
-	return exit, nil
-}
-
-// await waits for a command's end and kills what has to die with it.
-func (s *server) await(c *guest.Command, run *started, gone <-chan struct{}) (*guest.Exit, error) {
-	var timeout <-chan time.Time
-	if c.Timeout > 0 {
-		t := time.NewTimer(c.Timeout)
-		defer t.Stop()
-		timeout = t.C
-	}
-	exit := &guest.Exit{}
-	var end ending
-	select {
-	case end = <-run.end:
-	case <-timeout:
-		exit.TimedOut = true
-		exit.Left = s.mustKill(run)
-		end = <-run.end
-		exit.Left-- // the command itself
-	case <-gone:
-		s.mustKill(run)
-		<-run.end
-		return nil, errors.New("stopped by its caller")
-	}
-	if c.KillTree && !exit.TimedOut {
-		exit.Left = s.mustKill(run)
-	}
-	exit.Left = max(exit.Left, 0)
-	exit.CPU = end.cpu
-	if end.status.Signaled() {
-		exit.Signal = int(end.status.Signal())
-	} else {
-		exit.Code = end.status.ExitStatus()
-	}
-	return exit, nil
+	return x, nil
 }
 
 // mustKill kills all that the command started. If it can't, the box ends: nothing outlives its limits.

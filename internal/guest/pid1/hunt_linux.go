@@ -106,7 +106,7 @@ func (r *reaper) orphans() (map[int]process, error) {
 	roots := map[int]bool{}
 	found := map[int]process{}
 	for pid, p := range all {
-		if p.parent == 1 && r.waiting[pid] == nil {
+		if _, ours := r.waiting[pid]; p.parent == 1 && !ours {
 			roots[pid] = true
 			if p.alive {
 				found[pid] = p

@@ -33,7 +33,10 @@ func launch() error {
 	if err != nil {
 		return err
 	}
-	r := newReaper()
+	r, err := newReaper()
+	if err != nil {
+		return err
+	}
 	go r.loop()
 	for {
 		var req guest.Request
@@ -88,7 +91,7 @@ func forkInit(r *reaper, req *guest.Request, null *os.File, files []*os.File) (p
 		name = guest.WaitingArgv0
 	}
 	attr := &syscall.ProcAttr{Dir: "/", Env: runtimeEnv, Files: []uintptr{null.Fd(), null.Fd(), files[1].Fd(), files[0].Fd()}, Sys: sys}
-	pid, _, err = r.start(func() (int, error) { return syscall.ForkExec("/proc/self/exe", []string{name}, attr) })
+	pid, err = r.start(func() (int, error) { return syscall.ForkExec("/proc/self/exe", []string{name}, attr) }, nil)
 	return pid, fd, err
 }
 
@@ -101,7 +104,7 @@ func forkHost(r *reaper, l *guest.Launch, null *os.File, files []*os.File) (pid,
 	}
 	program := "/proc/self/fd/" + strconv.Itoa(int(files[2].Fd()))
 	attr := &syscall.ProcAttr{Dir: "/", Env: hostEnv, Files: []uintptr{null.Fd(), null.Fd(), files[1].Fd(), files[0].Fd()}, Sys: sys}
-	pid, _, err = r.start(func() (int, error) { return syscall.ForkExec(program, []string{guest.HostArgv0}, attr) })
+	pid, err = r.start(func() (int, error) { return syscall.ForkExec(program, []string{guest.HostArgv0}, attr) }, nil)
 	return pid, fd, err
 }
 

@@ -105,7 +105,7 @@ func dropStdio() error {
 }
 
 // startMinded starts a command through a minder.
-func (s *spawner) startMinded(path string, argv []string, attr *syscall.ProcAttr) (started, error) {
+func (s *spawner) startMinded(path string, argv []string, attr *syscall.ProcAttr, over func(ending)) (started, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return started{}, err
@@ -119,13 +119,13 @@ func (s *spawner) startMinded(path string, argv []string, attr *syscall.ProcAttr
 	}
 	conn := guest.NewConn(c.(*net.UnixConn))
 	t := &brood{spawner: s, fd: -1, gone: make(chan struct{})}
-	var end <-chan ending
+	end := make(chan ending, 1)
 	s.do(func() {
-		t.minder, end, err = s.reaper.start(func() (int, error) {
+		t.minder, err = s.reaper.start(func() (int, error) {
 			return syscall.ForkExec("/proc/self/exe", []string{guest.MinderArgv0}, &syscall.ProcAttr{
 				Dir: "/", Env: runtimeEnv, Files: append(append([]uintptr{}, attr.Files...), far.Fd()), Sys: &syscall.SysProcAttr{Setsid: true, PidFD: &t.fd},
 			})
-		})
+		}, func(e ending) { end <- e })
 	})
 	far.Close()
 	if err != nil {
@@ -144,18 +144,18 @@ func (s *spawner) startMinded(path string, argv []string, attr *syscall.ProcAttr
 	if pid == 0 { // its command was quicker to kill it
 		pid = t.minder
 	}
-	over := make(chan ending, 1)
 	go func() {
-		defer conn.Close()
 		var last minded
-		if err := conn.RecvJSON(guest.FrameReply, &last); err != nil || !last.Ended {
+		err := conn.RecvJSON(guest.FrameReply, &last)
+		conn.Close()
+		if err != nil || !last.Ended {
 			<-t.gone
-			over <- ending{status: syscall.WaitStatus(unix.SIGKILL)}
+			over(ending{status: syscall.WaitStatus(unix.SIGKILL)})
 			return
 		}
-		over <- ending{last.Status, last.CPU}
+		over(ending{last.Status, last.CPU})
 	}()
-	return started{pid: pid, mark: t, end: over}, nil
+	return started{pid: pid, mark: t}, nil
 }
 
 // askMinder tells a minder what to start and answers the command's pid; 0 when the minder was killed before it could tell.

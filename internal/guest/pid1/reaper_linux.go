@@ -2,6 +2,7 @@ package pid1
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"syscall"
 	"time"
@@ -18,30 +19,36 @@ type ending struct {
 
 // reaper waits for every child of PID 1: its own commands and the orphans that the kernel hands it. It sleeps in the kernel.
 type reaper struct {
-	mu      sync.Mutex // held while a child is started, so that none is reaped before it is known
-	waiting map[int]chan ending
-	wake    chan struct{} // a child was started
+	mu      sync.Mutex           // held while a child is started, so that none is reaped before it is known
+	waiting map[int]func(ending) // who is told of a child's end; nil: nobody
+	idle    bool                 // there is no child to wait for
+	// started tells that one was started. It wakes just the thread that sleeps in the kernel for it, where a channel would have the runtime wake
+	// another to look for work.
+	started counting
 }
 
-func newReaper() *reaper {
-	return &reaper{waiting: map[int]chan ending{}, wake: make(chan struct{}, 1)}
+func newReaper() (*reaper, error) {
+	started, err := newCounting()
+	if err != nil {
+		return nil, err
+	}
+	return &reaper{waiting: map[int]func(ending){}, started: started}, nil
 }
 
-// start runs fork, which answers the new child's pid, and answers the channel that gets its end.
-func (r *reaper) start(fork func() (int, error)) (int, <-chan ending, error) {
+// start runs fork, which answers the new child's pid. over, which may be nil, is called by the reaper when the child has ended.
+func (r *reaper) start(fork func() (int, error), over func(ending)) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	pid, err := fork()
 	if err != nil {
-		return 0, nil, err
+		return 0, err
 	}
-	ch := make(chan ending, 1)
-	r.waiting[pid] = ch
-	select {
-	case r.wake <- struct{}{}:
-	default:
+	r.waiting[pid] = over
+	if r.idle {
+		r.idle = false
+		r.started.add()
 	}
-	return pid, ch, nil
+	return pid, nil
 }
 
 // loop reaps for ever.
@@ -50,14 +57,32 @@ func (r *reaper) loop() {
 		pid, err := peek()
 		switch {
 		case errors.Is(err, unix.ECHILD):
-			<-r.wake // nothing to wait for until a command starts: orphans come from commands
+			r.rest()
 		case err == nil:
 			r.reap(pid)
 		}
 	}
 }
 
+// rest sleeps until a child is started: orphans come from such.
+func (r *reaper) rest() {
+	r.mu.Lock()
+	if r.idle = len(r.waiting) == 0; !r.idle {
+		r.mu.Unlock()
+		return
+	}
+	r.mu.Unlock()
+	r.started.await()
+}
+
 func (r *reaper) reap(pid int) {
+	if over, e := r.take(pid); over != nil {
+		over(e)
+	}
+}
+
+// take waits for a child that has ended, and answers who is told of it.
+func (r *reaper) take(pid int) (func(ending), ending) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	var status syscall.WaitStatus
@@ -65,12 +90,11 @@ func (r *reaper) reap(pid int) {
 	// A child whose program couldn't be started is waited for by the fork itself: then there is nothing here.
 	got, err := syscall.Wait4(pid, &status, syscall.WNOHANG, &usage)
 	if err != nil || got != pid {
-		return
+		return nil, ending{}
 	}
-	if ch := r.waiting[pid]; ch != nil {
-		delete(r.waiting, pid)
-		ch <- ending{status, time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
-	}
+	over := r.waiting[pid]
+	delete(r.waiting, pid)
+	return over, ending{status, time.Duration(usage.Utime.Nano() + usage.Stime.Nano())}
 }
 
 // peek sleeps until some child has ended, and leaves it as a zombie.
@@ -84,6 +108,37 @@ func peek() (int, error) {
 		err := unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT, nil)
 		if !errors.Is(err, unix.EINTR) {
 			return int(info.pid), err
+		}
+	}
+}
+
+// counting is an event counter of the kernel's.
+type counting int
+
+func newCounting() (counting, error) {
+	fd, err := unix.Eventfd(0, unix.EFD_CLOEXEC)
+	if err != nil {
+		return -1, fmt.Errorf("make an event counter: %w", err)
+	}
+	return counting(fd), nil
+}
+
+// add lets one await go on. It can't fail: the counter never comes near its end.
+func (c counting) add() {
+	one := [8]byte{0: 1} // all machines here are little endian
+	for {
+		if _, err := unix.Write(int(c), one[:]); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// await sleeps in the kernel until add has been called.
+func (c counting) await() {
+	var n [8]byte
+	for {
+		if _, err := unix.Read(int(c), n[:]); !errors.Is(err, unix.EINTR) {
+			return
 		}
 	}
 }

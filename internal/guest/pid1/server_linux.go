@@ -1,6 +1,7 @@
 package pid1
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -57,12 +58,36 @@ func (s *server) accept() {
 	}
 }
 
+// mostKept is how many commands one connection may start, one after the other: the answers of so many fit into a socket's buffer, so that the
+// reaper never waits for a client that doesn't read.
+const mostKept = 100
+
+// serve answers what comes on a connection: one request, or as many commands as its client asks to have kept for.
 func (s *server) serve(c *guest.Conn) {
 	defer c.Close()
-	var r guest.Request
-	if err := c.RecvJSON(guest.FrameRequest, &r); err != nil {
-		return
+	var x *running // the last command
+	for n := 1; ; n++ {
+		kind, payload, err := c.Recv()
+		for x != nil && err == nil && kind != guest.FrameRequest { // nobody asked for it
+			kind, payload, err = c.Recv()
+		}
+		if x != nil && (err != nil || !x.ended.Load()) {
+			x.hangup()
+			return
+		}
+		var r guest.Request
+		if err != nil || kind != guest.FrameRequest || json.Unmarshal(payload, &r) != nil {
+			return
+		}
+		r.Keep = r.Keep && n < mostKept
+		if x = s.answer(c, &r); x == nil {
+			return
+		}
 	}
+}
+
+// answer does what r asks for. A command that it started answers for itself.
+func (s *server) answer(c *guest.Conn, r *guest.Request) *running {
 	files := c.TakeFiles()
 	defer func() {
 		for _, f := range files {
@@ -74,11 +99,14 @@ func (s *server) serve(c *guest.Conn) {
 	var err error
 	switch r.Op {
 	case guest.OpExec:
-		reply.Exit, err = s.exec(c, &r, &files)
+		var x *running
+		if x, err = s.exec(c, r, &files); err == nil {
+			return x
+		}
 	case guest.OpDial:
-		out, err = dial(c, &r)
+		out, err = dial(c, r)
 	case guest.OpListen:
-		out, err = listen(&r)
+		out, err = listen(r)
 	case guest.OpRead:
 		err = sendFile(c, r.Path, r.Max)
 	case guest.OpStat:
@@ -108,6 +136,7 @@ func (s *server) serve(c *guest.Conn) {
 	for _, f := range out {
 		f.Close()
 	}
+	return nil
 }
 
 // hangup tells of the end of the client's half. It reads whatever the client still sends.

@@ -19,11 +19,12 @@ type spawner struct {
 	minded bool // commands are told apart by a minder each, and not by a mark of the kernel's
 }
 
-// startSpawner makes the thread, moves it into the cgroups of the box's commands, and takes its powers away.
-func startSpawner(r *reaper, groups []*os.File, more []rule) (*spawner, error) {
+// startSpawner makes the thread, moves it into the cgroups of the box's commands, and takes its powers away. slack is what its timers have.
+func startSpawner(r *reaper, groups []*os.File, more []rule, slack int) (*spawner, error) {
 	s := &spawner{reaper: r, work: make(chan func())}
 	ready := make(chan error)
 	go aside(func() {
+		exact(slack)
 		err := joinGroups(groups)
 		if err == nil {
 			s.fence, err = restrict(more)
@@ -94,7 +95,6 @@ type program struct {
 type started struct {
 	pid  int
 	mark marking
-	end  <-chan ending
 }
 
 // marking tells the processes of one command from all others.
@@ -103,14 +103,14 @@ type marking interface {
 	close()
 }
 
-// start runs p in a session of its own and marks it.
-func (s *spawner) start(p *program) (st started, err error) {
+// start runs p in a session of its own and marks it. over is called when it has ended, which may be before start returns; it must not block for long.
+func (s *spawner) start(p *program, over func(ending)) (st started, err error) {
 	attr := &syscall.ProcAttr{
 		Dir: p.dir, Env: p.env, Files: p.stdio[:],
 		Sys: &syscall.SysProcAttr{Setsid: true, Setctty: p.tty, Credential: p.as.credential()},
 	}
 	if s.minded {
-		return s.startMinded(p.path, p.argv, attr)
+		return s.startMinded(p.path, p.argv, attr, over)
 	}
 	s.do(func() {
 		m, markErr := newMark()
@@ -118,7 +118,7 @@ func (s *spawner) start(p *program) (st started, err error) {
 			return
 		}
 		st.mark = m
-		st.pid, st.end, err = s.reaper.start(func() (int, error) { return syscall.ForkExec(p.path, p.argv, attr) })
+		st.pid, err = s.reaper.start(func() (int, error) { return syscall.ForkExec(p.path, p.argv, attr) }, over)
 		if err != nil {
 			m.close()
 		}
