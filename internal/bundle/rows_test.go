@@ -132,7 +132,7 @@ func rows() []row {
 		{"images", base.with(files{"artifacts/i1/artifact.toml": "type='docker_image'", "artifacts/i2/artifact.toml": "type='docker_image'\nref='ghcr.io/x'", "artifacts/i2/Dockerfile": "x", "artifacts/i3/artifact.toml": "type='docker_image'\nref='x'", "artifacts/i4/artifact.toml": "type='docker_image'\nimage='x'", "artifacts/i4/Dockerfile": "x", "artifacts/i5/Dockerfile/x": "1"}), Selection{}},
 		{"registries", files{
 			"tasks/t.json": resets("a", "w"), "envs/a/env.toml": "environment_name='a'\nimage={ref='ghcr.io/x/y:1'}", "agents/c/agent.toml": "image={ref='localhost/c'}",
-			"envs/w/env.toml": "type='website'\nenvironment_name='w'\nbackend_image='i'\nfrontend_image={ref='h:5000/x@sha256:" + strings.Repeat("0f", 32) + "'}",
+			"envs/w/env.toml":           "type='website'\nenvironment_name='w'\nbackend_image='i'\nfrontend_image={ref='h:5000/x@sha256:" + strings.Repeat("0f", 32) + "'}",
 			"artifacts/i/artifact.toml": "type='docker_image'\nref='[::1]:5000/i'",
 		}, Selection{All: true}},
 		{"registries that are none", base.with(files{

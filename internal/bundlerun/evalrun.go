@@ -301,16 +301,22 @@ func (e *Engine) putEvalRun(ctx context.Context, x *EvalRun, before int) error {
 	return nil
 }
 
-// EvalRun is the stored eval run that a text means, and its document's version: its id or the beginning of one, or an eval's id, whose latest run is
-// meant. A group of runs that no eval run made is answered with version 0.
+// EvalRun is the eval run that a text means, and its document's version: its id or the beginning of one, or an eval's id, whose latest run is meant. Runs
+// of an eval that another command made, such as run of its bundle, are an eval run without a document: version 0.
 func (e *Engine) EvalRun(ctx context.Context, text string) (EvalRun, int, error) {
 	all, err := e.EvalRuns(ctx, "")
+	if err != nil {
+		return EvalRun{}, 0, err
+	}
+	latest, err := e.latestGroup(ctx, text)
 	if err != nil {
 		return EvalRun{}, 0, err
 	}
 	var found []string
 	for _, x := range all { // newest first
 		switch {
+		case x.Eval == text && latest.Group != x.ID && latest.Created.After(x.Created):
+			return e.groupOf(ctx, latest.Group, text)
 		case x.ID == text, x.Eval == text:
 			return e.readEvalRun(ctx, x.ID)
 		case text != "" && strings.HasPrefix(x.ID, text):
@@ -321,7 +327,10 @@ func (e *Engine) EvalRun(ctx context.Context, text string) (EvalRun, int, error)
 	case 1:
 		return e.readEvalRun(ctx, found[0])
 	case 0:
-		return e.groupOf(ctx, text)
+		if latest.Group != "" {
+			return e.groupOf(ctx, latest.Group, text)
+		}
+		return e.groupOf(ctx, text, "")
 	default:
 		return EvalRun{}, 0, diag.List{{
 			Code: "eval.ambiguous", Summary: fmt.Sprintf("%s is several eval runs: %s", diag.Repr(text), strings.Join(found, ", ")), Fix: "give more of the id",
@@ -341,23 +350,41 @@ func (e *Engine) readEvalRun(ctx context.Context, id string) (EvalRun, int, erro
 	return x, d.Version, nil
 }
 
-// groupOf makes an eval run of the runs of another command, such as run --eval.
-func (e *Engine) groupOf(ctx context.Context, group string) (EvalRun, int, error) {
+// latestGroup is the latest run that was made for an eval; none has no group.
+func (e *Engine) latestGroup(ctx context.Context, eval string) (runlog.Summary, error) {
+	if eval == "" {
+		return runlog.Summary{}, nil
+	}
+	page, err := e.Runs.List(ctx, runlog.Query{Eval: eval, Limit: 1})
+	if err != nil || len(page.Runs) == 0 {
+		return runlog.Summary{}, err
+	}
+	return page.Runs[0], nil
+}
+
+// groupOf makes an eval run of the runs of another command, such as run --eval: of all of them, or of those that were made for one eval.
+func (e *Engine) groupOf(ctx context.Context, group, eval string) (EvalRun, int, error) {
 	x := EvalRun{ID: group}
 	runs, err := e.newest(ctx, group)
 	if err != nil {
 		return x, 0, err
 	}
+	maps.DeleteFunc(runs, func(_ trialKey, s runlog.Summary) bool { return eval != "" && s.Eval != eval })
 	if len(runs) == 0 || group == "" {
 		return x, 0, diag.List{{
 			Code: "eval.unknown", Summary: "there is no eval run " + diag.Repr(group), Fix: "agent-env eval list --runs shows those that there are",
 		}}.Err()
 	}
-	seen := map[string]bool{}
+	seen, evals := map[string]bool{}, map[string]bool{}
 	for _, k := range slices.SortedFunc(maps.Keys(runs), func(a, b trialKey) int { return strings.Compare(a.task, b.task) }) {
 		s := runs[k]
 		x.K = max(x.K, k.trial)
-		x.Eval, x.Options = s.Eval, s.Options
+		x.Options = s.Options
+		if evals[s.Eval] = true; len(evals) == 1 {
+			x.Eval = s.Eval
+		} else {
+			x.Eval = "" // of several
+		}
 		if x.Created.IsZero() || s.Created.Before(x.Created) {
 			x.Created = s.Created
 		}

@@ -13,6 +13,7 @@ import (
 	clibundle "agentenv.internal/agentenv/internal/cli/bundle"
 	"agentenv.internal/agentenv/internal/cli/runview"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/term"
 )
 
 type runOptions struct {
@@ -123,5 +124,11 @@ func runBundle(ctx context.Context, p *verb.Program, text string, o runOptions) 
 		return err
 	}
 	saved := o.Save(ctx, p, &sum)
-	return errors.Join(runview.End(ctx, p, engine, rep, &sum, o.Under(), *o.JSON), saved)
+	ended := runview.End(ctx, p, engine, rep, &sum, o.Under(), *o.JSON)
+	if !o.DryRun {
+		for _, e := range sum.Evals {
+			p.Streams.Note("More of %s: agent-env eval report %s", term.Clean(e.Label), e.ID)
+		}
+	}
+	return errors.Join(ended, saved)
 }
