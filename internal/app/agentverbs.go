@@ -220,6 +220,7 @@ type AgentPrompt struct {
 	Model, System string
 	Sandbox       string // providers to try; "" is the configured chain
 	Timeout       time.Duration
+	Tell          func(deploy.Work) // of work that the deployment waits for; may be nil
 }
 
 // PromptAgent deploys an agent, asks it one thing and takes it down again.
@@ -244,7 +245,7 @@ func (a *App) PromptAgent(ctx context.Context, q AgentPrompt) (id string, _ depl
 		return "", deploy.Reply{}, err
 	}
 	run := "agent/" + rand.Text()
-	w.deploy.Open(run, deploy.Policy{Chain: chain})
+	w.deploy.Open(run, deploy.Policy{Chain: chain, Tell: q.Tell})
 	defer func() {
 		_, derr := w.deploy.Down(ctx, run)
 		err = errors.Join(err, derr)

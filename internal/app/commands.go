@@ -20,8 +20,9 @@ type MadeCommand struct {
 }
 
 // MakeCommand deploys an environment for itself, stores a command that calls its tools, and takes it down. command "" is the environment's name; again
-// stores a new version also where the latest one says the same. providers are those to try, comma-separated; "" is the configured chain.
-func (a *App) MakeCommand(ctx context.Context, e envstore.Env, providers, command string, again bool) (out MadeCommand, err error) {
+// stores a new version also where the latest one says the same. providers are those to try, comma-separated; "" is the configured chain. tell, which may be
+// nil, is told of work that the deployment waits for.
+func (a *App) MakeCommand(ctx context.Context, e envstore.Env, providers, command string, again bool, tell func(deploy.Work)) (out MadeCommand, err error) {
 	envs, err := a.getEnvs(ctx)
 	if err != nil {
 		return out, err
@@ -35,7 +36,7 @@ func (a *App) MakeCommand(ctx context.Context, e envstore.Env, providers, comman
 		return out, err
 	}
 	run := e.ID + "-create-cli-" + strings.ToLower(rand.Text()[:8])
-	w.deploy.Open(run, deploy.Policy{})
+	w.deploy.Open(run, deploy.Policy{Tell: tell})
 	defer func() {
 		_, derr := w.deploy.Down(context.WithoutCancel(ctx), run)
 		err = errors.Join(err, derr)

@@ -33,8 +33,9 @@ func (c Check) Skipped() bool {
 const validationLease = time.Hour
 
 // ValidateEnv deploys an environment, checks it and takes it down. providers are those to try, comma-separated; "" is the configured chain. universe is
-// data to load and export, nil for none. The error tells that it could not be deployed or asked.
-func (a *App) ValidateEnv(ctx context.Context, e envstore.Env, providers string, universe *envstore.Data) (out []Check, err error) {
+// data to load and export, nil for none. tell, which may be nil, is told of work that the deployment waits for. The error tells that it could not be
+// deployed or asked.
+func (a *App) ValidateEnv(ctx context.Context, e envstore.Env, providers string, universe *envstore.Data, tell func(deploy.Work)) (out []Check, err error) {
 	envs, err := a.getEnvs(ctx)
 	if err != nil {
 		return nil, err
@@ -48,7 +49,7 @@ func (a *App) ValidateEnv(ctx context.Context, e envstore.Env, providers string,
 		return nil, err
 	}
 	run := e.ID + "-validate-" + strings.ToLower(rand.Text()[:8])
-	w.deploy.Open(run, deploy.Policy{})
+	w.deploy.Open(run, deploy.Policy{Tell: tell})
 	defer func() {
 		_, derr := w.deploy.Down(context.WithoutCancel(ctx), run)
 		err = errors.Join(err, derr)

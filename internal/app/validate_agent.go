@@ -29,6 +29,7 @@ type AgentTrial struct {
 	Sandbox string // providers to try
 	Env     string // a stored environment whose tools it has to call; "" leaves that out
 	Timeout time.Duration
+	Tell    func(deploy.Work) // of work that the deployment waits for; may be nil
 }
 
 // ValidateAgent deploys an agent, checks what every agent has to be able to do, and takes it down. It asks the agent's model. The error tells that the agent
@@ -58,7 +59,7 @@ func (a *App) ValidateAgent(ctx context.Context, t AgentTrial) (id string, out [
 		return id, nil, err
 	}
 	run := "@local/validate-" + strings.ToLower(rand.Text()[:8])
-	w.deploy.Open(run, deploy.Policy{Chain: chain})
+	w.deploy.Open(run, deploy.Policy{Chain: chain, Tell: t.Tell})
 	defer func() {
 		_, derr := w.deploy.Down(context.WithoutCancel(ctx), run)
 		err = errors.Join(err, derr)

@@ -54,6 +54,30 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
+// TestWorkOnTerminal: what a deployment waits for has a bar with how long it has taken and the last that it wrote.
+func TestWorkOnTerminal(t *testing.T) {
+	t.Parallel()
+	home := newHome(t)
+	layOut(t, home, []shown{
+		{"slow/envs/echo/Dockerfile", "FROM scratch\n"}, {"slow/envs/echo/env.toml", "environment_name = 'echo'\n"},
+		{"slow/envs/echo/process.toml", "command = ['agent-env', 'serve', 'echo-mcp']\nbuild = ['sh', '-c', 'echo first; echo at https://me:hunter2@index.example; sleep 1.8']\n"},
+		{"slow/tasks/t.json", `[{"id": "up", "type": "deploy_env", "env_id": "echo"}]`},
+	})
+	for _, args := range [][]string{{"run", "./slow"}, {"env", "deploy", "@local/hand/echo", "--ttl", "1m"}} {
+		if args[0] == "env" {
+			if err := os.WriteFile(filepath.Join(home, "slow/envs/echo/more"), nil, 0o644); err != nil { // to be built anew
+				t.Fatal(err)
+			}
+			onTerminal(t, home, nil, "env", "put", "@local/hand/echo", "slow/envs/echo")
+		}
+		got := onTerminal(t, home, nil, args...)
+		if !strings.Contains(got, "build for 'echo': at https://***@index.example") || !strings.Contains(got, " 1s") || strings.Contains(got, "hunter2") || strings.Contains(got, " …\n") {
+			t.Errorf("agent-env %s prints\n%q", strings.Join(args, " "), got)
+		}
+	}
+	onTerminal(t, home, nil, "env", "stop", "@local/hand/echo")
+}
+
 // TestTypedInput: what is typed reaches a command in a sandbox although no terminal does, whenever it is typed, and what the command prints faster than a
 // terminal shows it is whole.
 func TestTypedInput(t *testing.T) {

@@ -63,7 +63,8 @@ type work struct {
 	w     Work
 	began time.Time
 	said  time.Time
-	lines [2][]byte // that are being written, by stream
+	later *time.Timer // tells what was too early to be told; nil where nothing was
+	lines [2][]byte   // that are being written, by stream
 }
 
 // work begins to tell of something that a run waits for; nil where nobody asked to be told. It is told of from begin on.
@@ -98,7 +99,7 @@ func (k *work) start() {
 // say is called with mu held, so that reports come in order.
 func (k *work) say(state string) {
 	now := time.Now()
-	k.w.State, k.w.Seconds, k.said = state, now.Sub(k.began).Seconds(), now
+	k.w.State, k.w.Seconds, k.said = state, float64(now.Sub(k.began).Microseconds())/1e6, now
 	w := k.w
 	if k.hide != nil {
 		w.Note = k.hide(w.Note)
@@ -107,10 +108,22 @@ func (k *work) say(state string) {
 	k.tell(w)
 }
 
-// update is called with mu held.
+// update tells how far the work is, now or in a moment. It is called with mu held.
 func (k *work) update() {
-	if time.Since(k.said) >= tellEvery {
+	switch wait := tellEvery - time.Since(k.said); {
+	case wait <= 0:
 		k.say(WorkUnderWay)
+	case k.later == nil:
+		k.later = time.AfterFunc(wait, k.updateLater)
+	}
+}
+
+func (k *work) updateLater() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.later = nil
+	if !k.w.Ended() {
+		k.update()
 	}
 }
 
@@ -169,6 +182,9 @@ func (k *work) end(err error) {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.later != nil {
+		k.later.Stop() // one that is under way finds that the work has ended
+	}
 	switch {
 	case k.w.State == "" || k.w.Ended():
 	case err != nil:

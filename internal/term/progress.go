@@ -227,10 +227,17 @@ func (b *Bar) count() string {
 	return text
 }
 
+// elapsedRoom is what the time of a bar takes that counts nothing.
+const elapsedRoom = 10
+
 // show makes the live bar. It never completes by itself: a full bar stays until its work ends. The caller holds p.mu.
 func (b *Bar) show() {
 	columns := max(b.p.s.Width(), 20)
-	label := decor.Any(func(decor.Statistics) string { return shorten(*b.label.Load(), columns/2) }, decor.WCSyncSpaceR)
+	room, beside := columns/2, decor.WCSyncSpaceR
+	if b.unit == Elapsed { // no bar needs the room, and the bars of others don't move for it
+		room, beside = columns-elapsedRoom, decor.WC{}
+	}
+	label := decor.Any(func(decor.Statistics) string { return shorten(*b.label.Load(), room) }, beside)
 	tail := decor.Any(func(decor.Statistics) string {
 		return fmt.Sprintf(" %s%ds", strings.TrimPrefix(b.count()+"  ", "  "), int(time.Since(b.began).Seconds()))
 	})

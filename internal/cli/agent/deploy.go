@@ -81,8 +81,8 @@ func deploy(ctx context.Context, p *verb.Program, text string, o deployOptions) 
 	if err != nil {
 		return err
 	}
-	tell, end := verb.Working(ctx, p)
-	s, err := f.Start(ctx, exe, []string{"agent", "own"}, order, tell)
+	working, end := verb.Working(ctx, p)
+	s, err := f.Start(ctx, exe, []string{"agent", "own"}, order, working)
 	end()
 	if err != nil {
 		return err

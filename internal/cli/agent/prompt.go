@@ -76,7 +76,10 @@ func prompt(ctx context.Context, p *verb.Program, o promptOptions) error {
 	if o.context != "" {
 		return verb.Usagef("--context is for a deployed agent; no instance %q is deployed", o.Agent)
 	}
+	working, end := verb.Working(ctx, p)
+	o.Tell = working
 	id, r, err := a.PromptAgent(ctx, o.AgentPrompt)
+	end()
 	if err != nil {
 		return err
 	}

@@ -57,7 +57,10 @@ func validate(ctx context.Context, p *verb.Program, o validateOptions) error {
 	if err != nil {
 		return err
 	}
+	working, end := verb.Working(ctx, p)
+	o.Tell = working
 	id, checks, err := a.ValidateAgent(ctx, o.AgentTrial)
+	end()
 	if err != nil {
 		return err
 	}

@@ -74,7 +74,9 @@ func createCLI(ctx context.Context, p *verb.Program, o createOptions) error {
 	if err := a.CheckEnv(ctx, e, o.providers); err != nil {
 		return err
 	}
-	made, err := a.MakeCommand(ctx, e, o.providers, o.command, o.force)
+	working, end := verb.Working(ctx, p)
+	made, err := a.MakeCommand(ctx, e, o.providers, o.command, o.force, working)
+	end()
 	if err != nil {
 		return err
 	}

@@ -90,8 +90,8 @@ func deploy(ctx context.Context, p *verb.Program, id string, o deployOptions) er
 	if err != nil {
 		return err
 	}
-	tell, end := verb.Working(ctx, p)
-	s, err := f.Start(ctx, exe, []string{"env", "own"}, o.order, tell)
+	working, end := verb.Working(ctx, p)
+	s, err := f.Start(ctx, exe, []string{"env", "own"}, o.order, working)
 	end()
 	if err != nil {
 		return err

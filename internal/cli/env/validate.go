@@ -63,7 +63,9 @@ func validate(ctx context.Context, p *verb.Program, text string, o validateOptio
 	if err != nil {
 		return err
 	}
-	checks, err := a.ValidateEnv(ctx, e, o.providers, universe)
+	working, end := verb.Working(ctx, p)
+	checks, err := a.ValidateEnv(ctx, e, o.providers, universe, working)
+	end()
 	if err != nil {
 		return err
 	}
