@@ -21,7 +21,7 @@ var levels = []struct {
 	level    int
 	packages []string
 }{
-	{1, []string{"diag", "atomicfile", "archive", "term", "ref", "catalog", "guest", "guest/tree", "rawjson", "redact", "subid", "lazyregexp", "subprocess", "sleep"}},
+	{1, []string{"diag", "atomicfile", "archive", "term", "ref", "catalog", "guest", "guest/tree", "rawjson", "redact", "subid", "lazyregexp", "subprocess", "sleep", "unixsocket"}},
 	{2, []string{"doc", "guest/nethost", "guest/pid1", "guest/usernet"}},
 	{3, []string{"config", "requirement", "treestore", "workspace/folder"}},
 	{4, []string{"artifact", "env", "agent", "computer/appdir", "task", "step", "bundle", "runlog", "access", "store", "sandbox"}},

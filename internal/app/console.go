@@ -47,7 +47,7 @@ func (a *App) Console(o ConsoleOptions) (*console.Server, error) {
 			if err != nil {
 				return nil, nil, errors.Join(err, in.Close(ctx))
 			}
-			return computers{w.deploy}, in.Close, nil
+			return computers{w.deploy, in.handsDir()}, in.Close, nil
 		},
 		Create: func(ctx context.Context, o workspace.Order) (_ *workspace.Created, err error) {
 			in := New(a.opt)
@@ -84,9 +84,12 @@ func (a *App) fetchOnly() bool {
 }
 
 // computers are those that stand on this machine.
-type computers struct{ *deploy.Deployments }
+type computers struct {
+	*deploy.Deployments
+	hands string
+}
 
 // Open reaches one.
 func (c computers) Open(ctx context.Context, id string) (console.Screen, error) {
-	return c.OpenDesktop(ctx, id)
+	return c.OpenDesktop(ctx, id, c.hands)
 }

@@ -31,6 +31,9 @@ func (a *App) Deployments() (*envowner.Folder, error) {
 // runsDir is where files of runs under way are.
 func (a *App) runsDir() string { return filepath.Join(a.Config().StateRoot(), "runs") }
 
+// handsDir is where consoles reach the mouse and the keyboard of computers.
+func (a *App) handsDir() string { return filepath.Join(a.Config().StateRoot(), "hands") }
+
 // getEnvs is what deploys environments in this process.
 func (a *App) getEnvs(ctx context.Context) (*deploy.Envs, error) {
 	return a.envs.get(func() (*deploy.Envs, error) {
@@ -59,7 +62,7 @@ func (a *App) getEnvs(ctx context.Context) (*deploy.Envs, error) {
 		return deploy.NewEnvs(w.deploy, s, deploy.EnvOptions{
 			Records: bundlerun.Records{Store: s, Dir: a.runsDir()}, Redact: &a.redact,
 			Postgres: server, Trees: treestore.Open(filepath.Join(a.Config().StateRoot(), "made"), treestore.Options{}), PythonIndex: set.PythonIndex,
-			NPMRegistry: set.NPMRegistry, Tools: set.Tools, Foreign: foreign{a},
+			NPMRegistry: set.NPMRegistry, Tools: set.Tools, Foreign: foreign{a}, Hands: a.handsDir(),
 		}), nil
 	})
 }

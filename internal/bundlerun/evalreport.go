@@ -60,6 +60,7 @@ func (e *Engine) trial(ctx context.Context, t report.Trial, sum runlog.Summary) 
 		return t, "", err
 	}
 	t.Run, t.Version, t.Inputs, t.Status = sum.ID, rec.TaskVersion, sum.Options.Inputs, rec.Status
+	t.TakenOver = rec.TakenOver
 	t.Scores, t.Cost, t.Error, t.Models, t.Start, t.End = rec.Scores, rec.Cost, rec.Error, rec.Models, rec.Started, rec.Ended
 	if !t.Start.IsZero() && t.End.After(t.Start) {
 		t.Seconds = t.End.Sub(t.Start).Seconds()

@@ -262,7 +262,7 @@ func (e *Engine) result(ctx context.Context, at RunRef, sum runlog.Summary) (Run
 		return RunResult{}, err
 	}
 	at.ID, at.Version = sum.ID, rec.TaskVersion
-	res := RunResult{RunRef: at, Started: true, Status: rec.Status, Scores: rec.Scores, Isolation: rec.Isolation, Cost: rec.Cost}
+	res := RunResult{RunRef: at, Started: true, Status: rec.Status, Scores: rec.Scores, Isolation: rec.Isolation, Cost: rec.Cost, TakenOver: rec.TakenOver}
 	if !rec.Started.IsZero() && !rec.Ended.IsZero() {
 		res.Seconds = rec.Ended.Sub(rec.Started).Seconds()
 	}

@@ -218,7 +218,7 @@ func (e *Engine) drive(ctx context.Context, rep Reporter, j job, owner runlog.Ow
 	}
 	return RunResult{
 		RunRef: j.ref, Started: true, Status: got.Status, Scores: got.Scores, Seconds: got.Seconds, Failures: got.Failures, Isolation: got.Isolation,
-		Cost: got.Cost, Fenced: errors.Is(err, runlog.ErrFenced), removed: got.Removed, left: got.Left, kept: o.Keep,
+		Cost: got.Cost, TakenOver: got.TakenOver, Fenced: errors.Is(err, runlog.ErrFenced), removed: got.Removed, left: got.Left, kept: o.Keep,
 	}
 }
 

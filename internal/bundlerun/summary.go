@@ -56,6 +56,8 @@ type RunResult struct {
 	Scores    map[string]float64 `json:"scores,omitempty"`
 	Seconds   float64            `json:"seconds"`
 	Isolation string             `json:"isolation,omitempty"` // the weakest level in force among its sandboxes
+	// TakenOver tells that a person's hand was on a computer of it: its scores aren't the agent's alone.
+	TakenOver bool `json:"taken_over,omitempty"`
 	// Failures are why it failed, the one that decides first.
 	Failures []run.Failure `json:"failures,omitempty"`
 	Cost     runlog.Cost   `json:"cost"`

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"sync"
 
+	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/doc"
 )
@@ -238,6 +239,9 @@ func (h *hand) call(ctx context.Context, tool string, args map[string]any) (resu
 		return result{}, err
 	}
 	raw, err := h.screen.Call(ctx, tool, b)
+	if errors.Is(err, deploy.ErrNoHand) {
+		return result{}, &Failure{http.StatusConflict, "unrecorded", diag.Clean(err.Error()), err}
+	}
 	if err != nil {
 		return result{}, &Failure{http.StatusBadGateway, "computer", diag.Clean(err.Error()), err}
 	}

@@ -29,7 +29,8 @@ func (w watched) Blocked(ctx context.Context, id string) ([]guest.Blocked, error
 // last keeps the last removed box.
 type last struct{ info sandbox.Info }
 
-func (*last) EnvKept(string, Piece) {}
+func (*last) EnvKept(string, Piece)           {}
+func (*last) EnvTaken(string, TakeOver) error { return nil }
 
 func (*last) BoxCreated(string, string, sandbox.Info)           {}
 func (l *last) BoxRemoved(_, _ string, b sandbox.Info, _ error) { l.info = b }

@@ -47,6 +47,8 @@ type Observer interface {
 	BoxRemoved(step, name string, b sandbox.Info, err error)
 	// EnvKept tells that a piece of an environment's work is in Records.
 	EnvKept(step string, p Piece)
+	// EnvTaken tells that a person takes over a computer, before they do anything, or has given it back. With an error nobody takes it over.
+	EnvTaken(step string, t TakeOver) error
 }
 
 // Policy is what holds for every sandbox of a run.

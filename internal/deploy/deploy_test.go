@@ -67,6 +67,11 @@ func (s *seen) BoxRemoved(_, name string, b sandbox.Info, err error) {
 
 func (s *seen) EnvKept(step string, p Piece) { s.add("kept " + p.What + " of " + step) }
 
+func (s *seen) EnvTaken(step string, t TakeOver) error {
+	s.add(fmt.Sprintf("%s of %s is taken by %s, ended %t after %d", t.Name, step, t.By, t.Ended, t.Inputs))
+	return nil
+}
+
 func (s *seen) add(text string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,7 +1,6 @@
 package deploy
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/gateway/child"
 	"agentenv.internal/agentenv/internal/guest"
-	"agentenv.internal/agentenv/internal/rawjson"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/sdk/computer"
 )
@@ -79,8 +77,8 @@ func (d *Deployments) Desktops(ctx context.Context) ([]Desktop, error) {
 	return out, errors.Join(errs...)
 }
 
-// OpenDesktop reaches a computer by the id of its sandbox; sandbox.ErrNotFound where none stands. The caller closes it.
-func (d *Deployments) OpenDesktop(ctx context.Context, id string) (*Screen, error) {
+// OpenDesktop reaches a computer by the id of its sandbox; sandbox.ErrNotFound where none stands. hands is the folder of EnvOptions.Hands. The caller closes it.
+func (d *Deployments) OpenDesktop(ctx context.Context, id, hands string) (*Screen, error) {
 	all, err := d.Desktops(ctx)
 	for _, k := range all {
 		if k.ID != id {
@@ -94,7 +92,7 @@ func (d *Deployments) OpenDesktop(ctx context.Context, id string) (*Screen, erro
 		if err != nil {
 			return nil, err
 		}
-		return newScreen(k, box), nil
+		return newScreen(k, box, hands), nil
 	}
 	if err != nil {
 		return nil, err
@@ -102,20 +100,25 @@ func (d *Deployments) OpenDesktop(ctx context.Context, id string) (*Screen, erro
 	return nil, fmt.Errorf("computer %s: %w", diag.Repr(id), sandbox.ErrNotFound)
 }
 
-// Screen is one computer as a person watches it: past the gateway, so that neither roles nor records of its run have to do with it.
+// Screen is one computer as a person watches it. Watching goes past the gateway, so that neither roles nor records of its run have to do with it; what the
+// person does goes through it, and is in both.
 type Screen struct {
-	box  guest.Box
-	base string
-	way  *http.Transport
+	box   guest.Box
+	base  string
+	way   *http.Transport
+	hatch string
 
 	mu     sync.Mutex
-	hand   *child.Child // nil until the first Call
+	hand   *hatchClient // nil until the first Call
 	closed bool
 }
 
-func newScreen(k Desktop, box guest.Box) *Screen {
+func newScreen(k Desktop, box guest.Box, hands string) *Screen {
 	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(k.port))
-	return &Screen{box: box, base: "http://" + at, way: child.Transport(func(ctx context.Context, _, _ string) (net.Conn, error) { return box.Dial(ctx, "tcp", at) })}
+	return &Screen{
+		box: box, base: "http://" + at, hatch: hatchPath(hands, k.ID),
+		way: child.Transport(func(ctx context.Context, _, _ string) (net.Conn, error) { return box.Dial(ctx, "tcp", at) }),
+	}
 }
 
 // Follow is computer.Follow of it.
@@ -123,51 +126,36 @@ func (s *Screen) Follow(ctx context.Context, fps float64) iter.Seq2[computer.Pie
 	return computer.Follow(ctx, &http.Client{Transport: s.way}, s.base, fps)
 }
 
-// Call calls a tool of its driver and answers the MCP result. All calls are one caller's.
+// Call calls a tool of its driver, a screenshot or an input, and answers the MCP result. All calls until Close are one person's hand, which the first begins and
+// Close ends; the log of the deployment's calls has it, and so has the record of the run that it is of. ErrNoHand where nothing would have it on record.
 func (s *Screen) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
-	hand, err := s.caller(ctx)
-	if err != nil {
-		return nil, err
-	}
-	a, err := hand.Call(ctx, "tools/call", func(_ uint64, b []byte) []byte {
-		b = rawjson.AppendString(append(b, `{"name":`...), tool)
-		return append(append(append(b, `,"arguments":`...), arguments...), '}')
-	}, nil, nil)
-	if err != nil {
-		return nil, fmt.Errorf("the computer %w", err)
-	}
-	defer a.Close()
-	if !a.Error.None() {
-		text, _ := rawjson.Text(rawjson.Get(a.Error.Memory(), "message"))
-		return nil, errors.New("the computer refused the call: " + diag.Clean(text))
-	}
-	var out bytes.Buffer
-	_, err = a.Result.WriteTo(&out)
-	return out.Bytes(), err
-}
-
-// caller is the session of the calls, which lives until Close.
-func (s *Screen) caller(ctx context.Context) (*child.Child, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, net.ErrClosed
 	}
 	if s.hand == nil {
-		s.hand = child.New(child.Options{Name: "computer", URL: s.base, Transport: s.way})
-		s.hand.Start(context.WithoutCancel(ctx))
+		var err error
+		if s.hand, err = dialHatch(ctx, s.hatch); err != nil {
+			return nil, err
+		}
 	}
-	return s.hand, nil
+	out, broken, err := s.hand.call(ctx, tool, arguments)
+	if broken {
+		_ = s.hand.c.Close()
+		s.hand = nil
+	}
+	return out, err
 }
 
-// Close lets go of it. Calls that are under way fail.
+// Close lets go of it, once a call that is under way has ended.
 func (s *Screen) Close() error {
 	s.mu.Lock()
 	hand := s.hand
 	s.closed, s.hand = true, nil
 	s.mu.Unlock()
 	if hand != nil {
-		hand.Close()
+		_ = hand.c.Close()
 	}
 	s.way.CloseIdleConnections()
 	return s.box.Close()

@@ -99,6 +99,7 @@ type Env struct {
 	ended   sync.Once
 	calls   string // path of the log of calls that goes into the run's record; "" for none
 	filmed  []*film
+	hatches []*hatch
 }
 
 // Server is one server of a running environment.
@@ -198,6 +199,7 @@ func (e *Envs) Deploy(ctx context.Context, r EnvRequest) (_ *Env, err error) {
 	if err := e.films(ctx, r, out); err != nil {
 		return nil, step.Infra(err)
 	}
+	e.openHatches(ctx, out)
 	for _, s := range out.Servers {
 		if s.away != nil {
 			continue
@@ -287,6 +289,9 @@ func (e *Envs) end(ctx context.Context, v *Env) error {
 		delete(e.runs, v.Run)
 	}
 	e.mu.Unlock()
+	for _, h := range v.hatches {
+		h.close() // what people do is on record while there is a gateway
+	}
 	err := e.keepFilms(ctx, v) // while the computers still show something
 	if v.Gateway != nil {
 		err = errors.Join(err, v.Gateway.Close())

@@ -53,6 +53,8 @@ type EnvOptions struct {
 	Tools []string
 	// Foreign starts environments of types that the program lacks; nil: there are none.
 	Foreign Foreign
+	// Hands is the folder of the sockets by which consoles reach mouse and keyboard of computers; "": nobody takes one over.
+	Hands string
 	// LookPath tells where a program of this machine is, for computers without an image; nil: exec.LookPath.
 	LookPath func(program string) (string, error)
 }

@@ -56,6 +56,7 @@ func (r *records) Open(_ context.Context, d ref.Digest) (io.ReadSeekCloser, int6
 
 func (r *records) BoxCreated(string, string, sandbox.Info)        {}
 func (r *records) BoxRemoved(string, string, sandbox.Info, error) {}
+func (r *records) EnvTaken(string, deploy.TakeOver) error         { return nil }
 func (r *records) EnvKept(_ string, p deploy.Piece) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

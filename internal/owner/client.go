@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"agentenv.internal/agentenv/internal/unixsocket"
 )
 
 // Start starts an owner of its own session, which outlives this process, and reads into started what that tells when the deployment of an id stands. exe is
@@ -136,7 +138,7 @@ func (f *Folder[R, P]) Client(r R) *Client {
 	h := *P(&r).head()
 	return &Client{h, f.words.Noun, func() bool { return f.alive(h.key) }, &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialUnix(ctx, f.At(h.key, socketFile))
+			return unixsocket.Dial(ctx, f.At(h.key, socketFile))
 		},
 	}}}
 }

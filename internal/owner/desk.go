@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
+
+	"agentenv.internal/agentenv/internal/unixsocket"
 )
 
 var errStopped = errors.New("it was stopped while it started")
@@ -20,7 +22,7 @@ type desk struct {
 
 // open serves at a socket until close is called.
 func (d *desk) open(ctx context.Context, path string) (closeDesk func(), err error) {
-	l, err := listenUnix(ctx, path)
+	l, err := unixsocket.Listen(ctx, path)
 	if err != nil {
 		return nil, err
 	}

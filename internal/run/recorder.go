@@ -47,6 +47,7 @@ type recorder struct {
 
 	decisions map[string]chan step.Decision // by step
 	cost      runlog.Cost
+	taken     bool // a person's hand was in it
 }
 
 func newRecorder(ctx context.Context, q Request, run *Runner, stop context.CancelCauseFunc) *recorder {
@@ -297,6 +298,20 @@ func (r *recorder) telling(watch Watcher) func(deploy.Work) {
 			to.Working(w)
 		}
 	}
+}
+
+// EnvTaken records that a person takes over a computer, before they do anything there, or has given it back.
+func (r *recorder) EnvTaken(step string, t deploy.TakeOver) error {
+	r.mu.Lock()
+	r.taken = true
+	r.mu.Unlock()
+	return r.commit(event(runlog.EnvTaken, step, 0, runlog.Taken{ID: t.ID, Env: t.Env, Instance: t.Instance, Name: t.Name, By: t.By, Ended: t.Ended, Inputs: t.Inputs}))
+}
+
+func (r *recorder) takenOver() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.taken
 }
 
 // weakest is the weakest isolation level among the sandboxes seen.

@@ -37,6 +37,7 @@ type Prior struct {
 
 	started   bool // a RunStarted was recorded
 	cancelled bool
+	taken     bool // a person's hand was on a computer of it
 	past      []past
 	order     []int // kept steps in the order of their ends
 	reset     []string
@@ -111,6 +112,8 @@ func (p *Prior) read(ctx context.Context, t *task.Task, events []runlog.Event, o
 			p.started = true
 		case runlog.Cancelling:
 			p.cancelled = true
+		case runlog.EnvTaken:
+			p.taken = true
 		case runlog.StepStarted:
 			if s != nil {
 				s.status, s.attempt, s.ops, s.goesBack = runlog.Running, e.Attempt, nil, false
@@ -440,6 +443,7 @@ func (s *sched) resumed(p *Prior) {
 		}
 		s.rec.cost = s.rec.cost.Plus(p.past[i].cost)
 	}
+	s.rec.taken = p.taken
 	s.rec.levels = append(s.rec.levels, p.levels...)
 	if len(p.reset) > 0 {
 		s.rec.hold(event(runlog.StepsReset, "", 0, runlog.Reset{Steps: p.reset, Reason: runlog.ResetResume}))

@@ -122,6 +122,7 @@ type Result struct {
 	// Isolation is the weakest level in force among the run's sandboxes; "" when it had none.
 	Isolation string
 	Cost      runlog.Cost // of all attempts of all steps, an earlier owner's too
+	TakenOver bool        // a person's hand was on a computer of it, an earlier owner's time included
 }
 
 // Reasons for which a run's context is cancelled.
@@ -177,6 +178,7 @@ func (r *Runner) Run(ctx context.Context, q Request) (Result, error) {
 		res.Removed, res.Left = s.gone.Removed, s.gone.Left
 		end.Left = s.gone.Left
 	}
+	res.TakenOver = rec.takenOver() // nobody takes over what is down
 	before := rec.failed()
 	err := rec.commit(event(runlog.RunEnded, "", 0, end))
 	if err != nil && before == nil { // the result doesn't say it yet

@@ -12,7 +12,7 @@ import (
 // outcomes are the statuses of an ended run.
 var outcomes = [...]Status{Passed, Scored, Unscored, Failed, InfraFailed, Cancelled}
 
-// Apply folds one event into the summary and tells whether it changed. Only the kinds RunStarted, RunEnded and RunRegraded do.
+// Apply folds one event into the summary and tells whether it changed. Only the kinds RunStarted, RunEnded, RunRegraded and EnvTaken do.
 // It fails on data that is not what the kind says.
 func (s *Summary) Apply(e Event) (bool, error) {
 	switch e.Kind {
@@ -46,6 +46,10 @@ func (s *Summary) Apply(e Event) (bool, error) {
 		}
 		s.Status, s.Error, s.Scores = d.Status, d.Error, d.Scores
 		return true, nil
+	case EnvTaken:
+		was := s.TakenOver
+		s.TakenOver = true // whatever comes after, a run that starts again included
+		return !was, nil
 	}
 	return false, nil
 }
@@ -65,6 +69,7 @@ func decode(e Event, v any) error {
 func Fold(s Summary, events []Event) Record {
 	f := folder{r: Record{Summary: s}, steps: map[string]int{}, diffs: map[string]json.RawMessage{}}
 	f.r.Status, f.r.Started, f.r.Ended, f.r.Error, f.r.Scores = Queued, time.Time{}, time.Time{}, "", nil
+	f.r.TakenOver = false
 	for _, e := range events {
 		f.add(e)
 	}
@@ -144,6 +149,10 @@ func (f *folder) add(e Event) {
 		if decode(e, &d) == nil && d.What == keptScreen {
 			f.r.Films = append(f.r.Films, Film{e.Step, d.Env, d.Instance, d.Object})
 		}
+	case EnvTaken:
+		var d Taken
+		_ = decode(e, &d) // also one that can't be read was a hand
+		f.taken(e, d)
 	case BoxCreated, BoxRemoved:
 		var d Box
 		if decode(e, &d) == nil {
@@ -213,6 +222,17 @@ func (f *folder) reset(d Reset) {
 		delete(f.diffs, id)
 	}
 	f.ended = slices.DeleteFunc(f.ended, func(id string) bool { return gone[id] })
+}
+
+func (f *folder) taken(e Event, d Taken) {
+	i := slices.IndexFunc(f.r.Hands, func(h Hand) bool { return h.ID == d.ID && h.To.IsZero() })
+	if i < 0 {
+		f.r.Hands = append(f.r.Hands, Hand{Step: e.Step, Taken: d, From: e.At})
+		i = len(f.r.Hands) - 1
+	}
+	if h := &f.r.Hands[i]; d.Ended {
+		h.Ended, h.Inputs, h.To = true, d.Inputs, e.At
+	}
 }
 
 func (f *folder) box(kind string, d Box) {

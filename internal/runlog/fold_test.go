@@ -220,3 +220,29 @@ func TestFoldFilms(t *testing.T) {
 		t.Errorf("%+v", r.Films)
 	}
 }
+
+// TestFoldHands: a run tells for good that a person's hand was in it, also where the hand's end was never told, and where the run starts again.
+func TestFoldHands(t *testing.T) {
+	began := Taken{ID: "pc-1 event_3", Env: "@local/pc", Instance: "@local/pc-1", Name: "pc", By: "console"}
+	ended, killed := began, began
+	ended.Ended, ended.Inputs, killed.ID = true, 5, "pc-1 event_9"
+	events := script(ev(RunStarted, "", RunStart{}), ev(EnvTaken, "up", began), ev(EnvTaken, "up", ended), ev(EnvTaken, "up", killed), ev(RunStarted, "", RunStart{Resumed: true}),
+		ev(RunEnded, "", RunEnd{Status: Passed, Scores: map[string]float64{"v": 1}}))
+	r := Fold(Summary{}, events)
+	want := []Hand{{Step: "up", Taken: ended, From: events[1].At, To: events[2].At}, {Step: "up", Taken: killed, From: events[3].At}}
+	if !r.TakenOver || !reflect.DeepEqual(r.Hands, want) {
+		t.Errorf("%t %+v", r.TakenOver, r.Hands)
+	}
+	if r := Fold(Summary{TakenOver: true}, events[:1]); r.TakenOver || r.Hands != nil {
+		t.Errorf("nobody took it over: %+v", r)
+	}
+	var s Summary
+	for i, change := range []bool{true, true, false, false, true, true} {
+		if got, err := s.Apply(events[i]); got != change || err != nil {
+			t.Errorf("event %d changes the summary: %t %v", i, got, err)
+		}
+	}
+	if !s.TakenOver || s.Status != Passed {
+		t.Errorf("%+v", s)
+	}
+}

@@ -59,7 +59,7 @@ func PackMeta(m Meta) []byte {
 	return b
 }
 
-// PackState packs Status, Started, Ended, Error and Scores.
+// PackState packs Status, Started, Ended, Error, Scores and, where it is true, TakenOver.
 func PackState(s Summary) []byte {
 	b := make([]byte, 0, 64)
 	b = append(b, packFormat)
@@ -71,6 +71,9 @@ func PackState(s Summary) []byte {
 	for _, k := range slices.Sorted(maps.Keys(s.Scores)) {
 		b = packText(b, k)
 		b = binary.BigEndian.AppendUint64(b, math.Float64bits(s.Scores[k]))
+	}
+	if s.TakenOver {
+		b = append(b, 1)
 	}
 	return b
 }
@@ -169,6 +172,10 @@ func Unpack(meta, state []byte) (Summary, error) {
 			k := u.text()
 			s.Scores[k] = u.float()
 		}
+	}
+	if u.s != "" {
+		s.TakenOver = u.uvarint() == 1
+		u.bad = u.bad || !s.TakenOver
 	}
 	if bad || u.bad || u.s != "" {
 		return Summary{}, fmt.Errorf("the packed record of run %q is damaged", s.ID)

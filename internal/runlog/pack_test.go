@@ -20,6 +20,7 @@ func TestPack(t *testing.T) {
 			},
 			Status: Failed, Started: at, Ended: at.Add(time.Hour), Error: "no\nway", Scores: map[string]float64{"a": 0.1, "": -1e300},
 		},
+		{Status: Running, TakenOver: true},
 	} {
 		got, err := Unpack(PackMeta(want.Meta), PackState(want))
 		if err != nil || !reflect.DeepEqual(got, want) {

@@ -127,6 +127,17 @@ type Kept struct {
 	Object
 }
 
+// Taken is the data of EnvTaken: a person takes over a computer, or, with the same ID, has given it back.
+type Taken struct {
+	ID       string `json:"id"`
+	Env      string `json:"env_id"`
+	Instance string `json:"instance_id"`
+	Name     string `json:"environment_name"`
+	By       string `json:"by"` // "console": on a page of agent-env up
+	Ended    bool   `json:"ended,omitempty"`
+	Inputs   int64  `json:"inputs,omitempty"` // of mouse and keyboard that were done; of one that has ended
+}
+
 // Record is what a run's events fold to.
 type Record struct {
 	Summary
@@ -139,6 +150,7 @@ type Record struct {
 	Left      []string                   `json:"left,omitempty"`
 	Cost      Cost                       `json:"cost"`
 	Films     []Film                     `json:"screens,omitempty"`  // of its computers, in the order they ended
+	Hands     []Hand                     `json:"hands,omitempty"`    // of people who took over a computer, in the order they did
 	Regrades  []Regrade                  `json:"regrades,omitempty"` // oldest first
 	Epochs    int                        `json:"epochs,omitempty"`   // how often an owner started it: 2 for a run that was resumed once
 }
@@ -149,6 +161,14 @@ type Film struct {
 	Env      string `json:"env_id"`
 	Instance string `json:"instance_id"`
 	Object
+}
+
+// Hand is a person at a computer of a run.
+type Hand struct {
+	Step string `json:"step,omitempty"` // that deployed the computer
+	Taken
+	From time.Time `json:"from"`
+	To   time.Time `json:"to,omitzero"` // zero: its end was never told, as when the run was killed
 }
 
 // keptScreen is what Kept.What says of a Film.

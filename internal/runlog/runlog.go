@@ -56,6 +56,7 @@ const (
 	BoxCreated  = "box.created"  // Box
 	BoxRemoved  = "box.removed"  // Box
 	EnvKept     = "env.kept"     // Kept
+	EnvTaken    = "env.taken"    // Taken
 	StepsReset  = "steps.reset"  // Reset
 	StepCost    = "step.cost"    // Cost
 	StepDecided = "step.decided" // what a person decided, as asked: Request.Data
@@ -139,7 +140,9 @@ type Summary struct {
 	Ended   time.Time          `json:"ended,omitzero"`
 	Error   string             `json:"error,omitempty"`
 	Scores  map[string]float64 `json:"scores,omitempty"`
-	Owner   *OwnerInfo         `json:"owner,omitempty"` // nil when nobody renews
+	// TakenOver tells that a person's hand was on a computer of it: what came of it isn't the agent's alone.
+	TakenOver bool       `json:"taken_over,omitempty"`
+	Owner     *OwnerInfo `json:"owner,omitempty"` // nil when nobody renews
 }
 
 // OwnerInfo says who drives a run.

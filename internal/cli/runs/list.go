@@ -77,7 +77,7 @@ func list(ctx context.Context, p *verb.Program, o listOptions) error {
 	}
 	t := term.NewTable("RUN", "STATUS", "SCORES", "STARTED", ">TOOK")
 	for _, r := range out.Runs {
-		t.Row(r.ID, string(r.Status), verb.Scores(r.Scores), verb.Time(p.Streams, r.Started), verb.Took(took(r, time.Now())))
+		t.Row(r.ID, string(r.Status), scoresOf(r), verb.Time(p.Streams, r.Started), verb.Took(took(r, time.Now())))
 	}
 	if err := t.Print(p.Streams); err != nil {
 		return err
@@ -86,6 +86,19 @@ func list(ctx context.Context, p *verb.Program, o listOptions) error {
 		p.Streams.Note("There are older runs: --offset %d shows them.", o.offset+len(out.Runs))
 	}
 	return nil
+}
+
+// scoresOf are a run's scores, and whether they are an agent's alone.
+func scoresOf(r runlog.Summary) string {
+	text := verb.Scores(r.Scores)
+	switch {
+	case !r.TakenOver:
+		return text
+	case text == "":
+		return verb.TakenOver
+	default:
+		return text + " (" + verb.TakenOver + ")"
+	}
 }
 
 // pages skips and takes along the log's pages, and tells whether more would follow.

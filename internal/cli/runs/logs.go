@@ -199,6 +199,13 @@ func what(e runlog.Event) string {
 			}
 			return joinNonEmpty(what, d.Error)
 		}
+	case runlog.EnvTaken:
+		if d := (runlog.Taken{}); decode(&d) {
+			if d.Ended {
+				return fmt.Sprintf("the person (%s) gave computer %s of environment %s back after %s", d.By, d.Name, d.Env, verb.Count(int(d.Inputs), "input"))
+			}
+			return fmt.Sprintf("a person (%s) takes over computer %s of environment %s", d.By, d.Name, d.Env)
+		}
 	case runlog.EnvKept:
 		if d := (runlog.Kept{}); decode(&d) {
 			what := "a large result"

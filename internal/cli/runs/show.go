@@ -82,7 +82,7 @@ func printRecord(s *term.Streams, r runlog.Record, now time.Time) {
 		}
 	}
 	line("status", string(r.Status))
-	line("scores", verb.Scores(r.Scores))
+	line("scores", scoresOf(r.Summary))
 	if r.Error != "" {
 		line("error", strings.TrimPrefix(r.FailedAt+": "+r.Error, ": "))
 	}
@@ -105,6 +105,7 @@ func printRecord(s *term.Streams, r runlog.Record, now time.Time) {
 	}
 	line("left", strings.Join(r.Left, ", "))
 	printSteps(s, r)
+	printHands(s, r)
 	printFilms(s, r)
 	printBoxes(s, r)
 	printRows(s, r)
@@ -136,6 +137,17 @@ func printSteps(s *term.Streams, r runlog.Record) {
 		if st.Type == "review" && st.Status == runlog.Running {
 			s.Printf("\n%s waits for a decision: agent-env runs decide %s %s continue|abort\n", term.Clean(st.ID), r.ID, term.Clean(st.ID))
 		}
+	}
+}
+
+// printHands shows who took computers over.
+func printHands(s *term.Streams, r runlog.Record) {
+	for _, h := range r.Hands {
+		till := "its end isn't on record"
+		if !h.To.IsZero() {
+			till = fmt.Sprintf("to %s, %s", verb.Time(s, h.To), verb.Count(int(h.Inputs), "input"))
+		}
+		s.Printf("\na person took over %s of %s (%s): from %s, %s; the log of its calls has each input\n", term.Clean(h.Name), term.Clean(h.Env), term.Clean(h.By), verb.Time(s, h.From), till)
 	}
 }
 

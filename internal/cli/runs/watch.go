@@ -129,7 +129,7 @@ func (v *viewer) step(e runlog.Event) run.StepStarted {
 // end shows the run's end and answers it as its owner booked it.
 func (v *viewer) end(r runlog.Record) bundlerun.RunResult {
 	res := bundlerun.RunResult{
-		RunRef: v.ref, Started: !r.Started.IsZero(), Status: r.Status, Scores: r.Scores, Isolation: r.Isolation, Cost: r.Cost, Seconds: r.Ended.Sub(r.Started).Seconds(),
+		RunRef: v.ref, Started: !r.Started.IsZero(), Status: r.Status, Scores: r.Scores, Isolation: r.Isolation, Cost: r.Cost, TakenOver: r.TakenOver, Seconds: r.Ended.Sub(r.Started).Seconds(),
 	}
 	if r.Error != "" {
 		f, ok := v.failures[r.FailedAt]

@@ -276,6 +276,9 @@ func (r *textReporter) result(res bundlerun.RunResult) string {
 		word += fmt.Sprintf(": %s: %s", f.ErrorType, term.Clean(f.Error))
 	}
 	line := fmt.Sprintf("%s: %s, %.1fs", head, word, res.Seconds)
+	if res.TakenOver {
+		line += ", " + verb.TakenOver
+	}
 	if res.ID != "" { // it got none when nothing could be made of it
 		line += ", instance " + res.ID
 	}

@@ -33,6 +33,9 @@ func Score(v float64) string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
+// TakenOver is what stands beside the scores of a run that a person's hand was in.
+const TakenOver = "a person took over"
+
 // Scores spells scores by verifier: "hello: 1, style: 0.5".
 func Scores(scores map[string]float64) string {
 	var parts []string

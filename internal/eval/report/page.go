@@ -29,6 +29,9 @@ func (p *page) head(r *Report) {
 	if r.Scripted {
 		p.add(`<p class="warn">A scripted model played a written dialogue in this eval: its figures show that the tasks work, and say nothing of any model.</p>` + "\n")
 	}
+	if r.TakenOver > 0 {
+		p.add(`<p class="warn">A person took over a computer in %d of %d trials: what they scored isn't the agent's alone.</p>`+"\n", r.TakenOver, r.N)
+	}
 	if r.Missing > 0 {
 		p.add(`<p class="warn">%d of %d trials have no end on record. <code>agent-env eval run --resume %s</code> goes on with them.</p>`+"\n", r.Missing, r.N, text(r.ID))
 	}
@@ -130,8 +133,12 @@ func (p *page) tables(r *Report) {
 `, len(r.Trials))
 	for i := range r.Trials {
 		t := &r.Trials[i]
+		why := t.Error
+		if t.TakenOver {
+			why = strings.TrimPrefix(why+"; a person took over", "; ")
+		}
 		p.add(`<tr><td>%s</td><td>%d</td><td class="l %s">%s</td><td>%s</td><td>%s</td><td>%s</td><td class="l"><code>%s</code></td><td class="l">%s</td></tr>`+"\n", text(t.Task), t.Number,
-			strings.ReplaceAll(text(string(t.Status)), "_", "-"), text(string(t.Status)), score(t.Score), usdText(t.Cost), secondsText(t.Seconds), text(t.Run), text(t.Error))
+			strings.ReplaceAll(text(string(t.Status)), "_", "-"), text(string(t.Status)), score(t.Score), usdText(t.Cost), secondsText(t.Seconds), text(t.Run), text(why))
 	}
 	p.add("</table></div></details>\n<h2>Where the figures are from</h2>\n<div class=\"wide\"><table>\n")
 	row := func(name, value string) {

@@ -31,7 +31,9 @@ type Trial struct {
 	Error   string             `json:"error,omitempty"`
 	// Models are those that its steps used, by role.
 	Models map[string][]string `json:"models,omitempty"`
-	Start  time.Time           `json:"started,omitzero"`
+	// TakenOver tells that a person's hand was on a computer of it: its scores aren't the agent's alone.
+	TakenOver bool      `json:"taken_over,omitempty"`
+	Start     time.Time `json:"started,omitzero"`
 	End    time.Time           `json:"ended,omitzero"`
 }
 
@@ -59,7 +61,9 @@ type Report struct {
 	Sandbox   string              `json:"sandbox,omitempty"`
 	eval.Stats
 	// Missing is how many trials never ran or have no end on record; they are among the cancelled and the infra_failed.
-	Missing int     `json:"missing,omitempty"`
+	Missing int `json:"missing,omitempty"`
+	// TakenOver is how many trials had a person's hand in them. They count as the others do.
+	TakenOver int     `json:"taken_over,omitempty"`
 	Wall    float64 `json:"wall_seconds,omitempty"` // from the first start to the last end
 	Tasks   []Task  `json:"tasks"`
 	Trials  []Trial `json:"trials"` // by task and number
@@ -82,7 +86,7 @@ func (r *Report) Evals() []eval.Trial {
 // Sum fills in the figures from r.Trials, which it sorts.
 func (r *Report) Sum() {
 	slices.SortStableFunc(r.Trials, func(a, b Trial) int { return cmp.Or(cmp.Compare(a.Task, b.Task), cmp.Compare(a.Number, b.Number)) })
-	r.Tasks, r.Missing, r.Models, r.Scripted = []Task{}, 0, nil, false
+	r.Tasks, r.Missing, r.TakenOver, r.Models, r.Scripted = []Task{}, 0, 0, nil, false
 	var first, last time.Time
 	models := map[string]map[string]bool{}
 	for i := 0; i < len(r.Trials); {
@@ -99,6 +103,9 @@ func (r *Report) Sum() {
 			}
 			if !t.Status.Ended() || t.Run == "" {
 				r.Missing++
+			}
+			if t.TakenOver {
+				r.TakenOver++
 			}
 			if t.Run != "" {
 				ran++

@@ -25,7 +25,7 @@ func (r *Report) CSV(w io.Writer) error {
 	}
 	verifiers = slices.Sorted(maps.Keys(seen))
 	c := csv.NewWriter(w)
-	head := []string{"eval_run", "task", "trial", "task_version", "run", "status", "score", "seconds", "input_tokens", "output_tokens", "usd", "models", "inputs", "error"}
+	head := []string{"eval_run", "task", "trial", "task_version", "run", "status", "score", "seconds", "input_tokens", "output_tokens", "usd", "models", "inputs", "error", "taken_over"}
 	for _, v := range verifiers {
 		head = append(head, "score:"+v)
 	}
@@ -37,7 +37,7 @@ func (r *Report) CSV(w io.Writer) error {
 		line := []string{
 			r.ID, t.Task, strconv.Itoa(t.Number), strconv.Itoa(t.Version), t.Run, string(t.Status), number(t.Score), strconv.FormatFloat(t.Seconds, 'f', 3, 64),
 			strconv.FormatInt(t.Cost.InputTokens, 10), strconv.FormatInt(t.Cost.OutputTokens, 10), strconv.FormatFloat(t.Cost.USD, 'f', -1, 64),
-			modelsText(t.Models), t.Inputs, t.Error,
+			modelsText(t.Models), t.Inputs, t.Error, strconv.FormatBool(t.TakenOver),
 		}
 		for _, v := range verifiers {
 			if s, ok := t.Scores[v]; ok {
@@ -159,6 +159,9 @@ func (r *Report) JUnit(w io.Writer) error {
 func (t *Trial) testcase(sum *totals) testcase {
 	c := testcase{Class: clean(t.Task), Name: fmt.Sprintf("trial %d", t.Number), Time: strconv.FormatFloat(t.Seconds, 'f', 3, 64)}
 	why := reason{Type: string(t.Status), Message: clean(t.Error)}
+	if t.TakenOver {
+		c.Name += " (a person took over)"
+	}
 	if why.Message == "" {
 		why.Message = string(t.Status)
 	}

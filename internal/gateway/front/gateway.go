@@ -200,7 +200,15 @@ func (g *Gateway) back(c Child) *backing {
 		}
 		return b
 	}
-	o := child.Options{
+	b.mcp = child.New(g.childOptions(b))
+	b.rt = b.mcp.RoundTripper()
+	return b
+}
+
+// childOptions are those of a connection to a child.
+func (g *Gateway) childOptions(b *backing) child.Options {
+	c := b.Child
+	return child.Options{
 		Name: c.Name, URL: b.URL, MCP: c.MCP, Transport: c.Transport, Restart: c.Restart, Log: g.log, Changed: g.rebuild,
 		Endpoint: func(ctx context.Context) string {
 			card, err := g.fetchCard(ctx, b)
@@ -210,9 +218,6 @@ func (g *Gateway) back(c Child) *backing {
 			return b.URL + "/" + strings.TrimPrefix(card.MCP(), "/")
 		},
 	}
-	b.mcp = child.New(o)
-	b.rt = b.mcp.RoundTripper()
-	return b
 }
 
 // Close ends sessions and connections, and syncs the log. Children go on living.

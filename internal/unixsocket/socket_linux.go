@@ -1,4 +1,4 @@
-package owner
+package unixsocket
 
 import (
 	"context"
@@ -25,16 +25,18 @@ func short[T any](path string, f func(path string) (T, error)) (T, error) {
 	return f(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
 }
 
-func listenUnix(ctx context.Context, path string) (net.Listener, error) {
+// Listen listens at a path, where no file may be.
+func Listen(ctx context.Context, path string) (net.Listener, error) {
 	return short(path, func(path string) (net.Listener, error) {
 		l, err := new(net.ListenConfig).Listen(ctx, "unix", path)
 		if u, ok := l.(*net.UnixListener); ok {
-			u.SetUnlinkOnClose(false) // its folder goes with it, and a short path may not lead there any more
+			u.SetUnlinkOnClose(false) // who made it removes it, and a short path may not lead there any more
 		}
 		return l, err
 	})
 }
 
-func dialUnix(ctx context.Context, path string) (net.Conn, error) {
+// Dial connects to what listens at a path.
+func Dial(ctx context.Context, path string) (net.Conn, error) {
 	return short(path, func(path string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", path) })
 }

@@ -1,0 +1,4 @@
+package front
+
+// InputOf is inputOf, for its fuzz test.
+var InputOf = inputOf
