@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 
 	"agentenv.internal/agentenv/internal/console"
 	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/fleet"
 	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/workspace"
@@ -21,6 +24,9 @@ type ConsoleOptions struct {
 	Names []string // host names that it is asked by, beside the loopback's
 	// TakeOver lets people use the mouse and the keyboard of computers that they watch.
 	TakeOver bool
+	// Environ is the environment of the agents of workspaces that are started here, and Program what starts them; "" is this program.
+	Environ []string
+	Program string
 }
 
 // Console is the console of the workspace here; folder.ErrNone where there is none. Each of its requests reads the configuration anew.
@@ -32,8 +38,10 @@ func (a *App) Console(o ConsoleOptions) (*console.Server, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
+	agents := fleet.New(fleet.Options{Keeper: a.keeper(), Command: func(ctx context.Context) (*exec.Cmd, error) { return agentCommand(ctx, o) }})
+	a.onClose(agents.Close)
 	return console.New(console.Options{
-		Token: o.Token, Names: o.Names, FetchOnly: a.fetchOnly(), TakeOver: o.TakeOver, Version: Version, Log: log,
+		Agents: agents, Token: o.Token, Names: o.Names, FetchOnly: a.fetchOnly(), TakeOver: o.TakeOver, Version: Version, Log: log,
 		Open: func(ctx context.Context) (*gitplugins.Plugins, func(context.Context) error, error) {
 			in := New(a.opt)
 			if err := in.ConfigProblems().Err(); err != nil {
@@ -61,6 +69,13 @@ func (a *App) Console(o ConsoleOptions) (*console.Server, error) {
 			}
 			return r.List(ctx)
 		},
+		Remove: func(ctx context.Context, name string, purge bool) error {
+			r, err := a.Workspaces()
+			if err != nil {
+				return err
+			}
+			return r.Remove(ctx, name, purge)
+		},
 		Deps: func(ctx context.Context, id string, dry bool) (_ console.Deps, err error) {
 			in := New(a.opt)
 			defer func() { err = errors.Join(err, in.Close(ctx)) }()
@@ -71,6 +86,20 @@ func (a *App) Console(o ConsoleOptions) (*console.Server, error) {
 			return console.Deps{Packages: out.Packages, Left: out.Left, Plan: out.Plan, Changed: out.Changed}, err
 		},
 	}), nil
+}
+
+// agentCommand serves the agent of the workspace in whose folder it is started.
+func agentCommand(ctx context.Context, o ConsoleOptions) (*exec.Cmd, error) {
+	program := o.Program
+	if program == "" {
+		var err error
+		if program, err = os.Executable(); err != nil {
+			return nil, fmt.Errorf("find this program to start agents with it: %w", err)
+		}
+	}
+	cmd := exec.CommandContext(ctx, program, "workspace", "run", "--json", "--inherited-listener")
+	cmd.Env = o.Environ
+	return cmd, nil
 }
 
 // fetchOnly tells whether what the console installs stays off.

@@ -35,7 +35,9 @@ import (
 type WorkspaceRun struct {
 	Model string // "" is the configured one
 	Port  int    // on 127.0.0.1; 0 is any
-	Type  string // providers for the sandbox that its commands run in, comma-separated; "" is the configured chain
+	// Listener is where it is served instead, which RunWorkspace closes; nil: at Port.
+	Listener net.Listener
+	Type     string // providers for the sandbox that its commands run in, comma-separated; "" is the configured chain
 	// Up is told, once, where the agent is and what it has.
 	Up func(WorkspaceUp)
 }
@@ -53,6 +55,18 @@ type WorkspaceUp struct {
 // RunWorkspace serves the agent of the workspace whose App this is (see In) until ctx ends: SOUL.md is its system prompt, the MCP servers of the
 // configuration and of plugins are its tools, the plugins' skills its skills, and its delegates may be asked.
 func (a *App) RunWorkspace(ctx context.Context, w workspace.Workspace, o WorkspaceRun) (err error) {
+	if o.Listener != nil {
+		defer func() { _ = o.Listener.Close() }() // it is closed already, unless what is below fails before
+	}
+	r, err := a.Workspaces()
+	if err != nil {
+		return err
+	}
+	served, err := r.Serve(w)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, served.Unlock()) }()
 	agents, err := a.getAgents(ctx)
 	if err != nil {
 		return err
@@ -109,13 +123,15 @@ func (a *App) serveWorkspace(ctx context.Context, main *deploy.Agent, o Workspac
 	if err != nil {
 		return err
 	}
-	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port)))
-	if err != nil {
-		return fmt.Errorf("serve the agent: %w", err)
+	l := o.Listener
+	if l == nil {
+		if l, err = new(net.ListenConfig).Listen(ctx, "tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(o.Port))); err != nil {
+			return fmt.Errorf("serve the agent: %w", err)
+		}
 	}
 	secret := front.NewSecret()
 	up.URL = "http://" + l.Addr().String() + front.SecretPrefix + secret
-	s := &http.Server{Handler: front.Outside(map[string]http.Handler{secret: face}), ReadHeaderTimeout: 10 * time.Second}
+	s := &http.Server{Handler: noPages(front.Outside(map[string]http.Handler{secret: face})), ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l) }()
 	if o.Up != nil {
@@ -135,6 +151,18 @@ func (a *App) serveWorkspace(ctx context.Context, main *deploy.Agent, o Workspac
 		}
 	}
 	return errors.Join(failed, err)
+}
+
+// noPages refuses what pages of the web ask: the agent has none of its own, and what a page can't know, its address, is no reason to answer one that does.
+func noPages(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site := r.Header.Get("Sec-Fetch-Site")
+		if len(r.Header.Values("Origin")) > 0 || site != "" && site != "none" {
+			http.Error(w, "pages may not ask this agent", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }
 
 // standing is what a workspace's agent stands on.

@@ -39,6 +39,8 @@ Authorization: Bearer TOKEN. Whoever has it may install plugins and turn them on
 What is installed here is turned on and set up at once, unlike with agent-env plugin install; what comes from a source that nobody vouches for needs consent first, to
 everything that it brings. AGENT_ENV_PLUGIN_INSTALL_NO_ENABLE=1 makes the console only fetch.
 
+Agents of workspaces that are started here are served on the loopback, at an address that holds a secret, until they are stopped or the console ends.
+
 Its page Computers shows the screens of the computers that stand on this machine now, deployed by hand or by runs. They are watched and not touched, unless --take-over says
 otherwise.
 
@@ -83,7 +85,7 @@ func up(ctx context.Context, p *verb.Program, o upOptions) error {
 	if err != nil {
 		return err
 	}
-	s, err := a.Console(app.ConsoleOptions{Token: token, Names: o.names, TakeOver: o.takeOver})
+	s, err := a.Console(app.ConsoleOptions{Token: token, Names: o.names, TakeOver: o.takeOver, Environ: os.Environ()})
 	if err != nil {
 		return err
 	}

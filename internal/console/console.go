@@ -23,6 +23,7 @@ import (
 	"net/http"
 	"time"
 
+	"agentenv.internal/agentenv/internal/fleet"
 	"agentenv.internal/agentenv/internal/gitplugins"
 	"agentenv.internal/agentenv/internal/workspace"
 )
@@ -38,6 +39,10 @@ type Options struct {
 	// Create makes a workspace, and Workspaces lists those that there are.
 	Create     func(ctx context.Context, o workspace.Order) (*workspace.Created, error)
 	Workspaces func(ctx context.Context) ([]workspace.Workspace, error)
+	// Remove takes a workspace away, with purge its whole folder.
+	Remove func(ctx context.Context, name string, purge bool) error
+	// Agents are those of workspaces that this console has started. It must not be nil where there are Workspaces.
+	Agents *fleet.Fleet
 	// FetchOnly keeps what is installed off until somebody turns it on, and asks for no consent to fetch it.
 	FetchOnly bool
 	// Computers answers the computers that stand on this machine under the configuration as it is now; done lets go of them.

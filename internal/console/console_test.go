@@ -16,9 +16,23 @@ import (
 	"go.uber.org/goleak"
 
 	"agentenv.internal/agentenv/internal/app"
+	"agentenv.internal/agentenv/internal/cli"
+	"agentenv.internal/agentenv/internal/guest/nethost"
+	"agentenv.internal/agentenv/internal/guest/pid1"
+	"agentenv.internal/agentenv/internal/image"
+	"agentenv.internal/agentenv/internal/term"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain lets this binary be agent-env too: the console starts agents with it, and a test the console.
+func TestMain(m *testing.M) {
+	pid1.Dispatch()
+	image.Dispatch(context.Background())
+	nethost.Dispatch()
+	if len(os.Args) > 1 && (os.Args[1] == "workspace" || os.Args[1] == "up") {
+		os.Exit(cli.Main(context.Background(), os.Args[1:], term.System(os.LookupEnv), os.LookupEnv))
+	}
+	goleak.VerifyTestMain(m)
+}
 
 const token = "0123456789012345678901"
 
@@ -60,12 +74,21 @@ func (d *desk) serve() {
 			d.t.Error(err)
 		}
 	})
-	s, err := a.Console(app.ConsoleOptions{Token: token, Names: []string{"desk.example"}, TakeOver: d.takeOver})
+	s, err := a.Console(app.ConsoleOptions{Token: token, Names: []string{"desk.example"}, TakeOver: d.takeOver, Environ: d.environ()})
 	if err != nil {
 		d.t.Fatal(err)
 	}
 	d.Server = httptest.NewServer(s)
 	d.t.Cleanup(d.Server.Close)
+}
+
+// environ is the environment as processes have it.
+func (d *desk) environ() []string {
+	var out []string
+	for k, v := range d.env {
+		out = append(out, k+"="+v)
+	}
+	return out
 }
 
 func (d *desk) path(name string) string { return filepath.Join(d.root, ".agentenv", name) }

@@ -13,7 +13,7 @@ import (
 	"agentenv.internal/agentenv/internal/plugin/git/gittest"
 )
 
-// TestWorkspaceInChromium makes workspaces as a person does: an empty one, and one from a bundle, with its required answer and a secret that is never shown.
+// TestWorkspaceInChromium makes workspaces as a person does: an empty one, whose agent is stopped, can't be started, is started and removed, and one from a bundle, with its required answer and a secret that is never shown.
 func TestWorkspaceInChromium(t *testing.T) {
 	d := newDesk(t, plainHTTP)
 	one := gittest.New(t, "one")
@@ -24,7 +24,42 @@ func TestWorkspaceInChromium(t *testing.T) {
 	x.reads("#workspaces", "No workspace was created yet")
 	x.calm()
 	x.do(chromedp.SetValue(chromedp.CSS("#name"), "plain"), chromedp.Click(chromedp.CSS("#workspace-form button")))
-	x.reads(`[data-workspace="plain"]`, "agent-env workspace run plain")
+	x.reads(`[data-workspace="plain"]`, "running")
+	x.reads(`[data-workspace="plain"]`, "http://127.0.0.1:")
+	x.reads("#done", "its agent runs")
+	agent := d.ask("GET", "/api/fleet", "").is(200).at("agents", 0, "a2a_url").(string)
+	if card(t, agent) != 200 {
+		t.Error("its agent doesn't answer")
+	}
+	x.calm()
+	x.do(chromedp.Click(chromedp.CSS(`[data-workspace="plain"] [data-act="stop"]`)))
+	x.reads(`[data-workspace="plain"]`, "stopped")
+	if card(t, agent) != 0 {
+		t.Error("its agent answers after it was stopped")
+	}
+	// What can't be started says why, and one that can does after it.
+	config := filepath.Join(d.made("plain"), ".agentenv", "config.toml")
+	good, err := os.ReadFile(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte("[broken\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.calm()
+	x.do(chromedp.Click(chromedp.CSS(`[data-workspace="plain"] [data-act="start"]`)))
+	x.reads("#error", "config.toml")
+	x.reads(`[data-workspace="plain"]`, "config.toml")
+	if err := os.WriteFile(config, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.calm()
+	x.do(chromedp.Click(chromedp.CSS(`[data-workspace="plain"] [data-act="start"]`)))
+	x.reads(`[data-workspace="plain"]`, "running")
+	x.calm()
+	x.do(chromedp.Click(chromedp.CSS(`[data-workspace="plain"] [data-act="remove"]`)), chromedp.Click(chromedp.CSS(`[data-workspace="plain"] [data-act="remove-really"]`)))
+	x.reads("#workspaces", "No workspace was created yet")
+	d.nothing("plain")
 
 	x.calm()
 	x.do(chromedp.SetValue(chromedp.CSS("#name"), "second"), chromedp.SetValue(chromedp.CSS("#bundle"), set.URL()), chromedp.Click(chromedp.CSS("#workspace-form button")))
@@ -42,6 +77,7 @@ func TestWorkspaceInChromium(t *testing.T) {
 	x.calm()
 	x.do(chromedp.SetValue(chromedp.CSS("#answer-0"), "me"), chromedp.Click(chromedp.CSS("#go")))
 	x.reads(`[data-workspace="second"]`, "agent-env workspace run second")
+	x.reads(`[data-workspace="second"]`, "running")
 	x.reads("#done", "one.owner")
 	if shown := x.value(`document.documentElement.outerHTML + [...document.querySelectorAll("input")].map(i => i.value).join(" ")`); strings.Contains(shown.(string), "hush") {
 		t.Error("the page shows a secret")

@@ -43,7 +43,7 @@ func TestCreateWorkspace(t *testing.T) {
 		"mcp: [{template: {name: web, transport: http, url: 'http://127.0.0.1/x', headers: {X: '${key}'}}, inputs: [{key: key, label: Web key, secret: true}]}]\n"+
 		"archetype: {label: Desk, soul: You mind a desk., requires_tools: [look]}\n")
 	home := gittest.Serve(t, set)
-	order := map[string]any{"name": "second", "bundle": home.Of(set), "requires_tools": []string{"look", "type"}}
+	order := map[string]any{"name": "second", "start": false, "bundle": home.Of(set), "requires_tools": []string{"look", "type"}}
 
 	r := d.post("/api/fleet", order).is(200)
 	if r.at("needs_ack") != true || r.at("plan") != nil || home.Requests.Load()+far.Requests.Load() != 0 {
@@ -114,7 +114,7 @@ func TestCreateRefused(t *testing.T) {
 	for _, body := range []string{
 		`{"name": "x1", "bundle": "--help"}`, `{"name": "x1", "bundle": "-h"}`, `{"name": "x1", "bundle": "--force"}`, `{"name": "x1", "bundle": "ext::sh -c id"}`,
 		`{"name": "x1", "bundle": "https://elsewhere.example/o/r"}`, `{"name": "x1", "bundle": "http://127.0.0.1:1/r", "ref": "--upload-pack=id"}`, `{"name": "x1", "bundle": "http://127.0.0.1:1/r"}`,
-		`{}`, `{"name": ""}`, `{"name": ".."}`, `{"name": "a/b"}`, `{"name": "-x1"}`, `{"name": 5}`, `{"name": "x1", "dir": "x1"}`, `{"name": "x1", "start": true}`, `{"name": "x1", "port": 7000}`,
+		`{}`, `{"name": ""}`, `{"name": ".."}`, `{"name": "a/b"}`, `{"name": "-x1"}`, `{"name": 5}`, `{"name": "x1", "dir": "x1"}`, `{"name": "x1", "start": "yes"}`, `{"name": "x1", "port": 70000}`, `{"name": "x1", "port": "80"}`, `{"name": "x1", "start": false, "port": 7000}`,
 		`{"name": "x1", "ref": "main"}`, `{"name": "x1", "inputs": {"a": "b"}}`, `{"name": "x1", "requires_tools": "look"}`, `{"name": "x1", "bundel": "x"}`,
 	} {
 		d.ask("POST", "/api/fleet", body).is(400)
@@ -133,7 +133,7 @@ func TestCreateRefused(t *testing.T) {
 	d.ask("POST", "/api/fleet", `{"name": "x2"}`, "Origin", "https://evil.example").is(http.StatusForbidden)
 	d.nothing("x2")
 	// What is taken over is the configuration and what is installed.
-	if r := d.ask("POST", "/api/fleet", `{"name": "x2", "inherit_config": true, "dir": "`+d.made("elsewhere")+`"}`).is(200); r.at("agent", "root") != d.made("elsewhere") {
+	if r := d.ask("POST", "/api/fleet", `{"name": "x2", "start": false, "inherit_config": true, "dir": "`+d.made("elsewhere")+`"}`).is(200); r.at("agent", "root") != d.made("elsewhere") {
 		t.Errorf("elsewhere: %s", r.text)
 	}
 	if b, err := os.ReadFile(filepath.Join(d.made("elsewhere"), ".agentenv", "config.toml")); !strings.Contains(string(b), "trust_unverified = true") {

@@ -84,6 +84,23 @@ func (r *Registry) lock(name string) string {
 	return filepath.Join(r.dir, strings.ToLower(name)+".lock")
 }
 
+// serving is the lock that all who serve a workspace's agent share. Its id tells it from one that had its name before.
+func (r *Registry) serving(w Workspace) string {
+	return filepath.Join(r.dir, strings.ToLower(filepath.Base(w.ID))+".serving")
+}
+
+// Serve keeps a workspace from being removed until its agent isn't served any more, and answers what the caller unlocks then.
+func (r *Registry) Serve(w Workspace) (*atomicfile.Lock, error) {
+	if err := atomicfile.MkdirAll(r.dir); err != nil {
+		return nil, fmt.Errorf("note that the workspace is served: %w", err)
+	}
+	lock, err := atomicfile.TrySharedLock(r.serving(w))
+	if errors.Is(err, atomicfile.ErrLocked) {
+		return nil, fmt.Errorf("the workspace %s is being removed", w.Name)
+	}
+	return lock, err
+}
+
 func (r *Registry) read(file string) (entry, error) {
 	var e entry
 	b, err := os.ReadFile(file)
@@ -258,6 +275,14 @@ func (r *Registry) Remove(ctx context.Context, name string, all bool) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, lock.Unlock()) }()
+	served, err := atomicfile.TryLock(r.serving(w))
+	if errors.Is(err, atomicfile.ErrLocked) {
+		return fmt.Errorf("the agent of %s is served by another process; stop that first (agent-env workspace run, or the console of agent-env up)", name)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, served.Remove()) }()
 	if w.Problem == "" {
 		if now, err := At(w.Root); err != nil || now.ID != w.ID {
 			return fmt.Errorf("%s is another workspace than %s by now; nothing was removed", w.Root, name)

@@ -3,6 +3,9 @@ package workspace
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -10,12 +13,14 @@ import (
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/fleet"
 	"agentenv.internal/agentenv/internal/term"
 )
 
 type runOptions struct {
 	app.WorkspaceRun
-	json *bool
+	listener bool
+	json     *bool
 }
 
 func newRun(p *verb.Program) *cobra.Command {
@@ -35,6 +40,8 @@ The address that is printed holds a secret: whoever knows it may ask the agent. 
 	f.StringVar(&o.Model, "model", "", "the `MODEL` that it asks: a name that the endpoint knows, or scripted:ARTIFACT")
 	f.IntVar(&o.Port, "port", 0, "the `PORT` on 127.0.0.1; any when left out")
 	f.StringVar(&o.Type, "sandbox", "", "the `PROVIDER`s to try for its sandbox, comma-separated")
+	f.BoolVar(&o.listener, "inherited-listener", false, "serve it at the listener that this process was started with")
+	_ = f.MarkHidden("inherited-listener") // the console's; there is such a flag
 	o.json = verb.JSONFlag(cmd, "print one JSON object when it is served")
 	return cmd
 }
@@ -42,6 +49,12 @@ The address that is printed holds a secret: whoever knows it may ask the agent. 
 func run(ctx context.Context, p *verb.Program, args []string, o runOptions) (err error) {
 	if o.Port < 0 || o.Port > 65535 {
 		return verb.Usagef("--port is from 0 to 65535")
+	}
+	if o.listener {
+		if o.Listener, err = inherited(); err != nil {
+			return err
+		}
+		defer func() { _ = o.Listener.Close() }() // RunWorkspace may have
 	}
 	a, err := p.App()
 	if err != nil {
@@ -65,6 +78,16 @@ func run(ctx context.Context, p *verb.Program, args []string, o runOptions) (err
 	o.Up = func(up app.WorkspaceUp) { printed = served(p, w.Name, up, *o.json) }
 	err = in.RunWorkspace(ctx, w, o.WorkspaceRun)
 	return errors.Join(err, printed)
+}
+
+// inherited is the listener that the console starts agents with.
+func inherited() (net.Listener, error) {
+	f := os.NewFile(fleet.ListenerFD, "listener")
+	l, err := net.FileListener(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return nil, fmt.Errorf("serve the agent where the console said: %w", err)
+	}
+	return l, nil
 }
 
 func served(p *verb.Program, name string, up app.WorkspaceUp, asJSON bool) error {

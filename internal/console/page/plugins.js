@@ -1,4 +1,4 @@
-// The page of git plugins: what is installed, installing by address with the plan shown before consent, updating, removing; and of workspaces made from bundles of them.
+// The page of git plugins: what is installed, installing by address with the plan shown before consent, updating, removing; and of workspaces made from bundles of them, with their agents.
 import { Failed, byID, call, el, fill, keepToken, link, plain, text, token } from "/api.js";
 
 const short = (commit) => (commit || "").slice(0, 10);
@@ -178,11 +178,25 @@ function bundleCard(b) {
 }
 
 function workspaceCard(w) {
+  const at = "fleet/" + encodeURIComponent(w.name);
   return el(
     "li", { "data-workspace": w.name },
-    el("h3", {}, w.name),
+    el("div", { class: "row" },
+      el("h3", {}, w.name),
+      el("span", { class: w.running ? "good" : "soft" }, w.running ? "running" : "stopped")),
     w.error ? el("p", { class: "bad" }, w.error) : null,
-    el("dl", {}, pair("folder", w.root), pair("bundle", w.bundle), pair("wants tools", w.requires_tools), pair("serve its agent", el("code", {}, "agent-env workspace run " + w.name))));
+    w.start_error ? el("p", { class: "bad" }, w.start_error) : null,
+    w.agent_warnings.map((text) => el("p", { class: "bad" }, text)),
+    el("dl", {},
+      pair("folder", w.root), pair("bundle", w.bundle), pair("wants tools", w.requires_tools),
+      w.running ? [pair("A2A address", el("code", {}, w.a2a_url)), pair("model", w.model), pair("tools", w.tools), pair("skills", w.skills)] : [],
+      pair("serve its agent elsewhere", el("code", {}, "agent-env workspace run " + w.name))),
+    w.running ? el("p", { class: "hint" }, "Whoever knows the address may ask the agent.") : null,
+    el("div", { class: "buttons" },
+      w.running
+        ? el("button", { type: "button", "data-act": "stop", onclick: () => serve(w.name, at + "/stop", "Stopping ", " is stopped.") }, "Stop")
+        : el("button", { type: "button", "data-act": "start", onclick: () => serve(w.name, at + "/start", "Starting ", " runs.") }, "Start"),
+      removing(at, w.name, "its whole folder too, with all files in it")));
 }
 
 // Changes.
@@ -270,7 +284,19 @@ function showPackages(id, out, install) {
   box.scrollIntoView({ block: "start" });
 }
 
-function removing(at, id) {
+// serve starts or stops a workspace's agent. What went wrong is shown at the workspace too.
+async function serve(name, path, doing, done) {
+  const out = await work(doing + name, (signal) => call("POST", path, {}, signal));
+  if (out) {
+    await after("The agent of " + name + done, out);
+    return;
+  }
+  const why = failed;
+  await work("Reading", load);
+  if (why) complain(why);
+}
+
+function removing(at, id, more = "its settings and secrets too") {
   const purge = el("input", { type: "checkbox" });
   const box = el("span", { class: "buttons" });
   const ask = el("button", { type: "button", "data-act": "remove" }, "Remove");
@@ -281,7 +307,7 @@ function removing(at, id) {
       const out = await work("Removing " + id, (signal) => call("DELETE", at + (purge.checked ? "?purge=true" : ""), undefined, signal));
       if (out) await after(id + " is removed.", out);
     };
-    fill(box, el("label", { class: "check" }, purge, el("span", {}, "its settings and secrets too")), yes, el("button", { type: "button", onclick: calm }, "Keep it"));
+    fill(box, el("label", { class: "check" }, purge, el("span", {}, more)), yes, el("button", { type: "button", onclick: calm }, "Keep it"));
     yes.focus();
   };
   calm();
@@ -450,7 +476,8 @@ async function create(order, answers) {
   if (!out) return;
   closePlan();
   byID("workspace-form").reset();
-  await after("The workspace " + out.agent.name + " is in " + out.agent.root, out);
+  const served = out.agent.running ? ", and its agent runs." : out.agent.start_error ? ". Its agent can't be served: " + out.agent.start_error : ".";
+  await after("The workspace " + out.agent.name + " is in " + out.agent.root + served, out);
 }
 
 // Wiring.
@@ -468,7 +495,7 @@ byID("install-form").onsubmit = (event) => {
 };
 byID("workspace-form").onsubmit = (event) => {
   event.preventDefault();
-  newWorkspace({ name: byID("name").value.trim(), bundle: byID("bundle").value.trim(), ref: byID("bundle-ref").value.trim() });
+  newWorkspace({ name: byID("name").value.trim(), bundle: byID("bundle").value.trim(), ref: byID("bundle-ref").value.trim(), start: byID("start").checked });
 };
 byID("check").onclick = async () => {
   const got = await work("Asking the sources", (signal) => call("GET", "plugins/updates", undefined, signal));
