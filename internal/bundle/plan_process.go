@@ -14,7 +14,14 @@ func (p *planner) processes(e *Entry) {
 	for _, img := range e.images {
 		name := env.ProcessFileOf(img.role)
 		at := slices.IndexFunc(list, func(f found) bool { return f.rel == name })
-		if img.ref != "" || at < 0 {
+		if at < 0 {
+			continue
+		}
+		if img.ref != "" {
+			p.l.Add(diag.Problem{
+				Pos: diag.Pos{File: e.Label + "/" + name}, Code: "process.unused", Severity: diag.Warning, Prefixed: true,
+				Summary: "isn't used: the server is the image " + diag.Repr(img.ref), Fix: "remove it, or the reference",
+			})
 			continue
 		}
 		src, err := e.bundle.tree.read(list[at].path)

@@ -135,6 +135,7 @@ func rows() []row {
 			"envs/w/env.toml":           "type='website'\nenvironment_name='w'\nbackend_image='i'\nfrontend_image={ref='h:5000/x@sha256:" + strings.Repeat("0f", 32) + "'}",
 			"artifacts/i/artifact.toml": "type='docker_image'\nref='[::1]:5000/i'",
 		}, Selection{All: true}},
+		{"registry beside a process", files{"tasks/t.json": resets("a"), "envs/a/env.toml": "environment_name='a'\nimage={ref='ghcr.io/x/y:1'}", "envs/a/process.toml": "command = 3"}, Selection{}},
 		{"registries that are none", base.with(files{
 			"envs/a/env.toml": "environment_name='a'\nimage={ref='oci:/etc'}", "envs/b/env.toml": "environment_name='b'\nimage={ref='./x/y'}",
 			"envs/c/env.toml": "environment_name='c'\nimage={ref='me:secret@h.x/y'}", "envs/d/env.toml": "environment_name='d'\nimage={ref='h.x/UPPER'}",

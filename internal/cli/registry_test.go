@@ -49,16 +49,20 @@ func serveImage(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // serveServers is `servers NAME=ROLE…`: a registry at $REGISTRY that has NAME:1 and NAME:2 for each, images of this program alone that run `agent-env serve ROLE`.
-// While there is a file registry-down it lets nobody read anything.
+// While there is a file registry-down it lets nobody read anything, and while there is a file registry-dumb it never answers.
 func serveServers(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) == 0 {
 		ts.Fatalf("usage: servers NAME=ROLE…")
 	}
-	down := ts.MkAbs("registry-down")
+	down, dumb := ts.MkAbs("registry-down"), ts.MkAbs("registry-dumb")
 	reg := registry.New(registry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := os.Stat(down); err == nil {
 			w.WriteHeader(http.StatusForbidden)
+			return
+		}
+		if _, err := os.Stat(dumb); err == nil {
+			<-r.Context().Done()
 			return
 		}
 		reg.ServeHTTP(w, r)

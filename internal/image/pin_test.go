@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
@@ -99,6 +100,36 @@ func TestPinRefused(t *testing.T) {
 	}
 	gone := "127.0.0.1:1/team/app:1"
 	if got, err := s.Pin(t.Context(), gone); err == nil || err.Error() != "127.0.0.1:1 can't be reached: dial tcp 127.0.0.1:1: connect: connection refused" {
+		t.Error(got, err)
+	}
+}
+
+// who signs in everywhere as one.
+type who struct{ name, password string }
+
+func (w who) Resolve(authn.Resource) (authn.Authenticator, error) {
+	return &authn.Basic{Username: w.name, Password: w.password}, nil
+}
+
+// A private registry is signed in to as a pull does.
+func TestPinSignedIn(t *testing.T) {
+	t.Parallel()
+	h, s := newHub(t), newStore(t)
+	ref := h.push(t, "team/app:1", imageOfLayers(t, nil, layerTar(t, entry{name: "a", body: "1"})))
+	h.handler = func(w http.ResponseWriter, r *http.Request) bool {
+		if name, password, ok := r.BasicAuth(); ok && name == "me" && password == "hunter2" {
+			return false
+		}
+		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return true
+	}
+	s.o.Keychain = who{"me", "wrong"}
+	if got, err := s.Pin(t.Context(), ref); err == nil || strings.Contains(err.Error(), "wrong") || !strings.Contains(err.Error(), "sign in with") {
+		t.Error(got, err)
+	}
+	s.o.Keychain = who{"me", "hunter2"}
+	if got, err := s.Pin(t.Context(), ref); err != nil || !strings.HasPrefix(got, "sha256:") {
 		t.Error(got, err)
 	}
 }
