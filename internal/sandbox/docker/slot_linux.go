@@ -103,7 +103,9 @@ func openIn(boxes, id string, flags int) (*slot, error) {
 
 func (s *slot) fd() int { return int(s.file.Fd()) }
 
+// close lets go of the slot. Closing the file alone would leave it taken by a child that is being started, which has copies of all open files until it runs.
 func (s *slot) close() {
+	_ = unix.Flock(s.fd(), unix.LOCK_UN)
 	s.file.Close()
 	s.dir.Close()
 }

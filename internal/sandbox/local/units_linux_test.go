@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/sandbox/hostside"
 )
@@ -229,5 +231,32 @@ func TestValidID(t *testing.T) {
 		if hostside.ValidID(id) != want {
 			t.Errorf("%q: %v", id, !want)
 		}
+	}
+}
+
+// A child that is being started has copies of all open files for a moment: a slot that was let go of isn't taken for it.
+func TestSlotIsFreeBesideACopy(t *testing.T) {
+	t.Parallel()
+	boxes := t.TempDir()
+	s, err := makeSlot(boxes, "b012345678")
+	if err != nil {
+		t.Fatal(err)
+	}
+	child, err := unix.Dup(s.fd())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(child) }()
+	other, err := openSlot(boxes, "b012345678")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.close()
+	if !other.taken() {
+		t.Error("a slot that is held is not taken")
+	}
+	s.close()
+	if other.taken() {
+		t.Error("a slot that was let go of is taken")
 	}
 }

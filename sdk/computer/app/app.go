@@ -257,7 +257,7 @@ func (s *Server) Close(ctx context.Context) error {
 func (s *Server) release() error {
 	var errs []error
 	if s.lock != nil {
-		errs = append(errs, s.lock.Close())
+		errs = append(errs, unlock(s.lock))
 	}
 	if s.root != nil {
 		errs = append(errs, s.root.Close())

@@ -228,7 +228,13 @@ func (l *launched) until(ctx context.Context, grace time.Duration, send func(gro
 	}
 }
 
-// tryLock takes hold of a file until it is closed, which the end of the process does too.
+// tryLock takes hold of a file until unlock, or the end of the process.
 func tryLock(f *os.File) error {
 	return syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+}
+
+// unlock lets go of a file and closes it. Closing alone would leave it to a program that this process is about to start, which has copies of all open files
+// until it runs.
+func unlock(f *os.File) error {
+	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }

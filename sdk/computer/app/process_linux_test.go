@@ -362,6 +362,50 @@ func TestTwoServers(t *testing.T) {
 	}
 }
 
+// A program that is being started has copies of all open files for a moment: a home that was let go of is free all the same.
+func TestHomeIsFreeBesideACopy(t *testing.T) {
+	home := t.TempDir()
+	for range 2 {
+		s, err := app.Open(t.Context(), notes(), app.Options{Home: home})
+		if err != nil {
+			t.Fatal(err)
+		}
+		copies := copiesOf(t, s.Home())
+		if err := s.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		for _, fd := range copies {
+			defer func() { _ = syscall.Close(fd) }()
+		}
+	}
+}
+
+// copiesOf are copies of the descriptors that this process has of files below dir.
+func copiesOf(t *testing.T, dir string) []int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var copies []int
+	for _, e := range entries {
+		path, err := os.Readlink(filepath.Join("/proc/self/fd", e.Name()))
+		fd, nerr := strconv.Atoi(e.Name())
+		if err != nil || nerr != nil || !strings.HasPrefix(path, dir+"/") {
+			continue
+		}
+		c, err := syscall.Dup(fd)
+		if err != nil {
+			t.Fatal(err)
+		}
+		copies = append(copies, c)
+	}
+	if len(copies) == 0 {
+		t.Fatalf("no open file below %s", dir)
+	}
+	return copies
+}
+
 // TestFullDisk: a load that the disk has no room for is undone, on the disk that is full.
 func TestFullDisk(t *testing.T) {
 	if os.Geteuid() != 0 {
