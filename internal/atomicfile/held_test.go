@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -58,7 +59,11 @@ func TestUnlockBesideACopy(t *testing.T) {
 		child := os.NewFile(uintptr(fd), path)
 		defer child.Close()
 		if lent {
-			_ = lock.File()
+			var lend sync.WaitGroup // as who starts several children at once does
+			for range 2 {
+				lend.Go(func() { _ = lock.File() })
+			}
+			lend.Wait()
 		}
 		if err := lock.Unlock(); err != nil {
 			t.Fatal(err)

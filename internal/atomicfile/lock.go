@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -20,7 +21,7 @@ var ErrLocked = errors.New("in use by another process")
 type Lock struct {
 	f    *os.File
 	path string
-	lent bool // a child may hold a copy on purpose
+	lent atomic.Bool // a child may hold a copy on purpose
 }
 
 // NewLock waits for the exclusive lock on path, whose file is made when missing (its folder is not), until ctx ends.
@@ -84,7 +85,7 @@ func (l *Lock) Unlock() error {
 	}
 	f := l.f
 	l.f = nil
-	if l.lent {
+	if l.lent.Load() {
 		return f.Close()
 	}
 	return release(f)
@@ -110,9 +111,9 @@ func (l *Lock) Remove() error {
 	return errors.Join(os.Remove(l.path), l.Unlock())
 }
 
-// File is the open lock file, for a holder that hands its lock to a child process: the lock lasts until the last copy is closed.
+// File is the open lock file, for a holder that hands its lock to child processes: the lock lasts until the last copy is closed. Several may call it at once.
 func (l *Lock) File() *os.File {
-	l.lent = true
+	l.lent.Store(true)
 	return l.f
 }
 

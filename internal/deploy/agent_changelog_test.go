@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,10 +123,24 @@ func TestFetchIncrements(t *testing.T) {
 	}
 }
 
+// removals is staged, whose removals may be counted while it is asked.
+type removals struct {
+	staged
+	removed atomic.Int32
+}
+
+func (c *removals) RoundTrip(r *http.Request) (*http.Response, error) {
+	res, err := c.staged.RoundTrip(r)
+	if err == nil && res.StatusCode == http.StatusNoContent {
+		c.removed.Add(1)
+	}
+	return res, err
+}
+
 // TestFollowIncrements: they are fetched while the agent works, every few seconds.
 func TestFollowIncrements(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		agent := staged{`{"objects":[{"path":"000001.tar","size_bytes":3}]}`, map[string]string{"000001.tar": "abc"}, "one"}
+		agent := removals{staged: staged{`{"objects":[{"path":"000001.tar","size_bytes":3}]}`, map[string]string{"000001.tar": "abc"}, "one"}}
 		client, err := a2a.New("http://agent.test", &agent)
 		if err != nil {
 			t.Fatal(err)
@@ -134,7 +149,7 @@ func TestFollowIncrements(t *testing.T) {
 		stop := c.Follow(t.Context())
 		time.Sleep(fetchEvery - time.Millisecond)
 		synctest.Wait()
-		if len(agent.objects) != 1 {
+		if agent.removed.Load() != 0 {
 			t.Error("it was fetched at once")
 		}
 		time.Sleep(2 * time.Millisecond)

@@ -24,7 +24,7 @@ type Caller struct {
 	Temp string
 	Mine func(path string) bool
 	Log  *slog.Logger
-	// Spend books a cost of the step. It may be nil.
+	// Spend books a cost of the step: one at a time, and none after the call. It may be nil.
 	Spend func(plugin.Spend)
 	// Late makes a call that was cancelled wait for the plugin's answer, and is given the result that came all the same; nil for an error. It may be nil.
 	Late  func(result json.RawMessage)

@@ -44,9 +44,9 @@ func TestFloods(t *testing.T) {
 		t.Run(with, func(t *testing.T) {
 			r := start(t, "floods", nil, floodRole+"="+with)
 			begun := runtime.NumGoroutine()
-			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			spent := 0
+			spent, over := 0, false // costs are booked one at a time, and none after the call
 			most, heap := 0, uint64(0)
 			watched := make(chan struct{})
 			go func() {
@@ -59,10 +59,18 @@ func TestFloods(t *testing.T) {
 				}
 			}()
 			slow := func(plugin.Spend) {
+				if over {
+					t.Error("a cost is booked after the call")
+				}
 				spent++
 				time.Sleep(time.Millisecond)
 			}
-			err := r.Call(ctx, "step/execute", &host.Caller{Spend: slow}, func(call string) any { return map[string]any{"call": call} }, nil)
+			err := r.Call(ctx, "step/execute", &host.Caller{Spend: slow}, func(call string) any { // it is up now
+				time.AfterFunc(200*time.Millisecond, cancel)
+				return map[string]any{"call": call}
+			}, nil)
+			cancel()
+			over = true
 			<-watched
 			if err == nil {
 				t.Error("it answered")

@@ -86,7 +86,6 @@ func (l *life) call(ctx context.Context, method string, c *Caller, params func(c
 		}
 		l.watch(settled)
 	}
-	l.queue.flush()
 	l.end(token)
 	if errors.Is(err, rpc.ErrClosed) {
 		return l.proc.died()
@@ -111,7 +110,7 @@ func (l *life) begin(c *Caller) string {
 	return token
 }
 
-// end takes a call's token back: nothing can be asked for it any more.
+// end takes a call's token back: nothing can be asked for it any more. When it returns, all that was logged and spent for the call is told.
 func (l *life) end(token string) {
 	l.mu.Lock()
 	c := l.calls[token]
@@ -121,6 +120,7 @@ func (l *life) end(token string) {
 	if last { // only what doesn't stop is left
 		l.p.work.Go(func() { l.proc.stop(0) })
 	}
+	l.queue.flush() // the last of the call: who enters its lines and costs does so under the lock
 	c.settle()
 	c.close()
 }
@@ -191,18 +191,16 @@ func (h handler) Notify(method string, params json.RawMessage) {
 			return
 		}
 		h.l.mu.Lock()
-		c := h.l.calls[line.Call]
-		h.l.mu.Unlock()
-		h.l.queue.put(c, line, len(params))
+		defer h.l.mu.Unlock()
+		h.l.queue.put(h.l.calls[line.Call], line, len(params))
 	case plugin.NotifySpend:
 		var s plugin.Spend
 		if json.Unmarshal(params, &s) != nil || s.USD < 0 || s.InputTokens < 0 || s.OutputTokens < 0 {
 			return
 		}
 		h.l.mu.Lock()
-		c := h.l.calls[s.Call]
-		h.l.mu.Unlock()
-		h.l.queue.spend(c, s)
+		defer h.l.mu.Unlock()
+		h.l.queue.spend(h.l.calls[s.Call], s)
 	default:
 		if h.l.boxes != nil {
 			h.l.boxes.Notify(method, params, h.l.later)

@@ -47,9 +47,16 @@ type side struct {
 // pair connects two peers; the test's end closes both and waits for them.
 func pair(t testing.TB, a, b Handler) (*side, *side) {
 	t.Helper()
+	return pairOf(t, MaxMessage, a, b)
+}
+
+// pairOf is a pair whose messages have at most longest bytes.
+func pairOf(t testing.TB, longest int, a, b Handler) (*side, *side) {
+	t.Helper()
 	x, y := net.Pipe()
 	run := func(c net.Conn, h Handler) *side {
 		s := &side{New(c, c, h), c, make(chan error, 1)}
+		s.max = longest
 		go func() { s.err <- s.Run(context.WithoutCancel(t.Context())) }()
 		return s
 	}
@@ -337,12 +344,10 @@ func TestSameIDTwice(t *testing.T) {
 }
 
 func TestAnswersThatAreTooLong(t *testing.T) {
-	a, b := pair(t, nil, handler{handle: func(context.Context, string, json.RawMessage) (any, error) { return strings.Repeat("x", 1<<16), nil }})
-	b.max = 1 << 15
+	a, _ := pairOf(t, 1<<15, nil, handler{handle: func(context.Context, string, json.RawMessage) (any, error) { return strings.Repeat("x", 1<<16), nil }})
 	if err := a.Call(t.Context(), "x", nil, nil, nil); CodeOf(err) != CodeInternal || !strings.Contains(err.Error(), "put it into a file") {
 		t.Error(err)
 	}
-	a.max = 1 << 15
 	if err := a.Call(t.Context(), "x", strings.Repeat("x", 1<<16), nil, nil); !errors.Is(err, ErrTooLong) {
 		t.Error(err)
 	}
