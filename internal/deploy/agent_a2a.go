@@ -7,22 +7,18 @@ import (
 	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"agentenv.internal/agentenv/internal/agent/a2a"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/guest"
-	"agentenv.internal/agentenv/internal/model"
-	"agentenv.internal/agentenv/internal/model/source"
-	"agentenv.internal/agentenv/internal/modelproxy"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/trajectory"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
-// a2aRunner speaks to an agent that serves A2A: in a box, or elsewhere. In a box its prompts are made one at a time, so that what passes its model's door
-// belongs to one prompt; elsewhere as turns allow.
+// a2aRunner speaks to an agent that serves A2A: in a box, or elsewhere. Prompts are made as turns allow: side by side where they are of several
+// conversations and need the agent configured alike. What passes the doors of a box is told apart by asked.
 type a2aRunner struct {
 	agent     *Agent
 	client    *a2a.Client
@@ -32,11 +28,10 @@ type a2aRunner struct {
 	transport *http.Transport
 	model     string // where nothing else names one
 
-	proxy   atomic.Pointer[modelproxy.Proxy] // of the prompt under way; nil while there is none
+	asked   asked // the prompts under way
 	doors   doors
 	modelAt string // where the agent finds its model in its box
 
-	asking    atomic.Pointer[peerTurns] // of the prompt under way; nil while there is none
 	peerDoors map[*Agent]string
 	ending    []func() // at Close
 
@@ -49,7 +44,7 @@ type a2aRunner struct {
 
 // Configure sets what the agent's card lists. An agent that can't be given its system prompt is refused.
 func (r *a2aRunner) Configure(ctx context.Context, s Settings) error {
-	_, leave, err := r.turns.enter(ctx, "", "")
+	_, leave, err := r.turns.enter(ctx, "", "", nil)
 	if err != nil {
 		return err
 	}
@@ -182,13 +177,7 @@ func (r *a2aRunner) listen(ctx context.Context, port int, h http.Handler) (addre
 
 // serveModel opens the door to the model. Between prompts nobody answers there.
 func (r *a2aRunner) serveModel(ctx context.Context) (err error) {
-	r.modelAt, err = r.listen(ctx, modelPort, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if p := r.proxy.Load(); p != nil {
-			p.ServeHTTP(w, q)
-			return
-		}
-		http.Error(w, "there is no prompt under way", http.StatusServiceUnavailable)
-	}))
+	r.modelAt, err = r.listen(ctx, modelPort, &r.asked)
 	return err
 }
 
@@ -207,25 +196,6 @@ func (r *a2aRunner) Close() error {
 	return nil
 }
 
-// proxyFor stands between the agent and its model for one prompt.
-func (r *a2aRunner) proxyFor(ctx context.Context, s Settings, x *exchanges) (*modelproxy.Proxy, error) {
-	models := r.agent.all.o.Models
-	endpoint, err := models.Endpoint(ctx, r.agent.req.BaseURL)
-	if err != nil {
-		return nil, err
-	}
-	o := modelproxy.Options{Name: s.Model, Variant: max(r.agent.Trial, 1) - 1, Record: x.add}
-	o.Upstream = modelproxy.UpstreamOf(endpoint)
-	if _, scripted := source.Script(s.Model); scripted {
-		m, err := models.Model(ctx, s.Model, "")
-		if err != nil {
-			return nil, err
-		}
-		o.Local = func(name string) (model.Model, bool) { return m, name == s.Model }
-	}
-	return modelproxy.New(o)
-}
-
 // Prompt configures the agent, sends it the message and waits for its task.
 func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	r.mu.Lock()
@@ -239,41 +209,40 @@ func (r *a2aRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
 	if told.SystemPrompt == "" {
 		told.SystemPrompt = own.SystemPrompt // the prompt before may have had another
 	}
-	with := ""
-	if r.box == nil {
-		with = told.alike()
-	}
-	group, leave, err := r.turns.enter(ctx, p.Context, with)
+	group, leave, err := r.turns.enter(ctx, p.Context, r.beside(told), p.Queued)
 	if err != nil {
 		return Reply{}, err
 	}
 	defer leave()
-	log := r.agent.all.exchangeLog(r.agent)
-	out, err := r.ask(ctx, p, s, log, func() ([]string, error) {
+	x := &exchanges{ctx: ctx, log: r.agent.all.exchangeLog(r.agent), record: p.Record.Record, spent: p.Spent}
+	out, err := r.ask(ctx, p, s, x, func() ([]string, error) {
 		return group.once(func() ([]string, error) { return r.configure(ctx, told) })
 	})
-	log.take(&out)
+	x.give(&out)
 	return out, err
 }
 
+// beside is what a prompt has in common with those that may be made beside it; "" for one that is made alone: what the agent asks others, and what it changes,
+// tells nobody of which prompt it is.
+func (r *a2aRunner) beside(told Settings) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.box != nil && (len(r.peerDoors) > 0 || r.agent.changelog.Load() != nil) {
+		return ""
+	}
+	return told.alike()
+}
+
 // ask makes a prompt whose turn it is, with settings s, after configure has told the agent of them.
-func (r *a2aRunner) ask(ctx context.Context, p Prompt, s Settings, log *exchangeLog, configure func() ([]string, error)) (Reply, error) {
-	x := &exchanges{ctx: ctx, log: log, record: p.Record.Record, spent: p.Spent}
-	if r.box != nil {
-		proxy, err := r.proxyFor(ctx, s, x)
+func (r *a2aRunner) ask(ctx context.Context, p Prompt, s Settings, x *exchanges, configure func() ([]string, error)) (Reply, error) {
+	k := &peerTurns{turn: ctx, spent: x.take}
+	if r.box != nil { // elsewhere nobody asks models or others through this process
+		proxy, err := r.agent.proxyFor(ctx, s, x)
 		if err != nil {
 			return Reply{}, &step.Error{Type: "ModelError", Err: err}
 		}
-		r.proxy.Store(proxy)
-		defer func() {
-			r.proxy.Store(nil)
-			proxy.Close()
-		}()
-	}
-	k := &peerTurns{turn: ctx, spent: x.take}
-	if r.box != nil { // elsewhere nobody asks others through this process
-		r.asking.Store(k)
-		defer r.asking.Store(nil)
+		defer proxy.Close()
+		defer r.asked.begin(&prompted{texts: textsOf(p.Parts), conversation: p.Context, proxy: proxy, peers: k})()
 	}
 	left, err := configure()
 	if err != nil {
@@ -303,10 +272,7 @@ func (r *a2aRunner) ask(ctx context.Context, p Prompt, s Settings, log *exchange
 		_ = p.Record.Record(trajectory.Event{At: time.Now(), Kind: trajectory.Answered, Model: out.Model, Text: out.Text}) // the reply says it too
 	}
 	r.native(ctx, &out, task.ID)
-	if fault := x.fault(); out.ErrorType != "" && model.Infra(fault) {
-		return out, step.Infra(&step.Error{Type: "ModelError", Err: fmt.Errorf("the agent's model could not be asked: %w", fault)})
-	}
-	return out, nil
+	return out, x.unanswered(&out)
 }
 
 // take reads the reply out of a task that ended.

@@ -10,15 +10,14 @@ import (
 	"strings"
 	"sync"
 
-	"agentenv.internal/agentenv/internal/agent"
+	builtin "agentenv.internal/agentenv/internal/agent"
 	"agentenv.internal/agentenv/internal/agent/cli"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/guest"
-	"agentenv.internal/agentenv/internal/model"
-	"agentenv.internal/agentenv/internal/modelproxy"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/trajectory"
+	"agentenv.internal/agentenv/sdk/agent"
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
@@ -33,7 +32,7 @@ const (
 func CLIMakers(e *Envs) map[string]Maker {
 	out := map[string]Maker{}
 	for _, p := range cli.Profiles() {
-		out[agent.BuiltinRoot+p.Name] = cliMaker{p, e.maker}
+		out[builtin.BuiltinRoot+p.Name] = cliMaker{p, e.maker}
 	}
 	return out
 }
@@ -96,36 +95,40 @@ func (m cliMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runner, 
 		vars = append(vars, k+"="+v)
 	}
 	slices.Sort(vars)
-	run := &cliRunner{agent: a, box: box, note: c.note, exchanges: a.all.exchangeLog(a), doors: doors{quiet: true}}
-	modelAt, err := run.listen(ctx, modelPort, http.HandlerFunc(run.serveModel))
+	run := &cliRunner{
+		agent: a, box: box, profile: m.profile, note: c.note, log: a.all.exchangeLog(a), doors: doors{quiet: true}, names: []string{agent.PeerServer},
+		cli: cli.New(m.profile, cli.Options{
+			Box: box, Command: c.path, Runtime: with, Version: c.version, Env: vars,
+			State: cli.StateFolder + "/" + a.Instance, // several agents may share a sandbox of the run
+		}),
+	}
+	w, err := run.slot(ctx) // the first model's door stands from the beginning: what can't be opened is told now
 	if err != nil {
 		return nil, errors.Join(err, run.Close())
 	}
-	run.cli = cli.New(m.profile, cli.Options{
-		Box: box, Command: c.path, Runtime: with, Version: c.version, Env: vars, Model: "http://" + modelAt,
-		State: cli.StateFolder + "/" + a.Instance, // several agents may share a sandbox of the run
-	})
+	run.leave(w)
 	return run, nil
 }
 
-// cliRunner is an agent that is an installed command.
+// cliRunner is an agent that is an installed command. Turns of several conversations are made side by side, each through a slot of its own.
 type cliRunner struct {
-	agent     *Agent
-	box       guest.Box
-	cli       *cli.Agent
-	note      string
-	exchanges *exchangeLog
+	agent   *Agent
+	box     guest.Box
+	profile *cli.Profile
+	cli     *cli.Agent
+	note    string
+	log     *exchangeLog
 
 	doors doors
-	turn  sync.Mutex // one at a time: the model's door is of one run's model
+	turns turns
 
 	mu       sync.Mutex
 	settings Settings
-	names    []string          // of its servers
-	proxy    *modelproxy.Proxy // nil between turns
-	spent    []model.Usage     // of the turn
-	told     func(model.Usage)
-	fault    *model.Error // of the turn's last exchange
+	names    []string // of its servers
+	free     []*slot
+	ending   []func() // at Close
+	peers    []*Agent
+	peered   int // times that peers were named
 }
 
 // listen opens a door in the agent's box. It lives until Close.
@@ -138,6 +141,13 @@ func (r *cliRunner) listen(ctx context.Context, port int, h http.Handler) (addre
 
 func (r *cliRunner) Close() error {
 	r.doors.close()
+	r.mu.Lock()
+	ending := r.ending
+	r.ending = nil
+	r.mu.Unlock()
+	for _, end := range ending {
+		end()
+	}
 	return nil
 }
 
@@ -178,25 +188,38 @@ func (r *cliRunner) AddSkill(_ context.Context, s Skill) error {
 	return err
 }
 
+// anyhow is how all turns of a command are configured, as far as turns have to know: each is told of its own settings.
+const anyhow = "any"
+
+// Prompt makes a turn. Those of one conversation are made in order.
 func (r *cliRunner) Prompt(ctx context.Context, p Prompt) (Reply, error) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	out, err := r.ask(ctx, p)
-	r.exchanges.take(&out)
+	_, leave, err := r.turns.enter(ctx, p.Context, anyhow, p.Queued)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer leave()
+	x := &exchanges{ctx: ctx, log: r.log, spent: p.Spent}
+	out, err := r.ask(ctx, p, x)
+	x.give(&out)
 	return out, err
 }
 
 // ask makes a turn.
-func (r *cliRunner) ask(ctx context.Context, p Prompt) (Reply, error) {
+func (r *cliRunner) ask(ctx context.Context, p Prompt, x *exchanges) (Reply, error) {
 	r.mu.Lock()
 	s := p.Settings.or(r.settings)
-	r.spent, r.told, r.fault = nil, p.Spent, nil
 	r.mu.Unlock()
 	text, files, err := promptParts(p.Parts)
 	if err != nil {
 		return Reply{ErrorType: wire.AgentError, ErrorCode: "parts", ErrorMessage: err.Error()}, nil
 	}
-	stop, err := r.open(ctx, s.Model)
+	w, err := r.slot(ctx)
+	if err != nil {
+		return Reply{}, err
+	}
+	defer r.leave(w)
+	asked := &peerTurns{turn: ctx, spent: x.take}
+	stop, err := r.open(ctx, w, s, x, asked)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -214,10 +237,12 @@ func (r *cliRunner) ask(ctx context.Context, p Prompt) (Reply, error) {
 		}
 		return p.Record.Record(e)
 	}
-	got, err := r.cli.Prompt(ctx, cli.Prompt{Conversation: p.Context, Text: text, Files: files, Settings: set, Heard: heard})
+	got, err := r.cli.Prompt(ctx, cli.Prompt{
+		Conversation: p.Context, Text: text, Files: files, Settings: set, Heard: heard, Model: w.model, Servers: w.servers(),
+	})
 	out := Reply{
 		Text: got.Text, Structured: got.Structured, ToolCalls: got.ToolCalls, Model: s.Model, Native: got.Native, NativeFormat: got.Format,
-		LeftOut: r.cli.Left(set), Usage: r.used(got.Usage),
+		LeftOut: r.cli.Left(set), Usage: used(x, got.Usage), Peers: asked.turns(),
 	}
 	if s.ModelParams != nil {
 		out.LeftOut = append(out.LeftOut, "model_params")
@@ -227,12 +252,9 @@ func (r *cliRunner) ask(ctx context.Context, p Prompt) (Reply, error) {
 		if r.note != "" {
 			out.ErrorMessage += "; " + r.note
 		}
-		r.mu.Lock()
-		fault := r.fault
-		r.mu.Unlock()
-		if fault != nil && model.Infra(fault) && err == nil && ctx.Err() == nil {
-			return out, step.Infra(&step.Error{Type: "ModelError", Err: fmt.Errorf("the agent's model could not be asked: %w", fault)})
-		}
+	}
+	if err == nil && ctx.Err() == nil {
+		err = x.unanswered(&out)
 	}
 	if errors.Is(err, guest.ErrGone) {
 		err = step.Infra(err)

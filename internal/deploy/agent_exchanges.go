@@ -1,15 +1,19 @@
 package deploy
 
 import (
+	"bytes"
 	"context"
+	"fmt"
+	"net/http"
 	"sync"
 
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/modelproxy"
+	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/trajectory"
 )
 
-// exchanges are what a prompt's agent and its model said.
+// exchanges are what a prompt's agent and its model said. record is nil where the trajectory comes from elsewhere.
 type exchanges struct {
 	ctx    context.Context //nolint:containedctx // the prompt's
 	log    *exchangeLog
@@ -19,6 +23,8 @@ type exchanges struct {
 	usage  model.Usage
 	last   modelproxy.Exchange
 	n      int
+	good   int          // that were answered
+	lines  bytes.Buffer // what the log was given
 }
 
 // add takes an exchange: as events of the trajectory, and as a cost.
@@ -30,14 +36,22 @@ func (x *exchanges) add(e modelproxy.Exchange) error {
 	}
 	x.n++
 	x.last = e
+	if e.Status == http.StatusOK && !e.Cut && e.Fault() == nil {
+		x.good++
+	}
 	if e.Usage != nil {
 		x.usage = x.usage.Add(*e.Usage)
 		if x.spent != nil {
 			x.spent(*e.Usage)
 		}
 	}
-	if err := x.log.add(e); err != nil {
+	line, err := x.log.add(e)
+	if err != nil {
 		return err
+	}
+	x.lines.Write(line)
+	if x.record == nil {
+		return nil
 	}
 	for _, ev := range modelproxy.Events(x.ctx, e, x.log.redact) {
 		if err := x.record(ev); err != nil {
@@ -67,6 +81,26 @@ func (x *exchanges) count() int {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.n
+}
+
+// give puts the prompt's part of the log into its reply.
+func (x *exchanges) give(out *Reply) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	out.Exchanges, out.ExchangesAt = bytes.Clone(x.lines.Bytes()), x.log.path
+}
+
+// unanswered is the machinery's error when the agent can't have done anything: its model was asked and gave no answer at all, for reasons that are the
+// endpoint's, or the agent failed after one of these. An agent that had answers, and says that it is done, is believed.
+func (x *exchanges) unanswered(out *Reply) error {
+	fault := x.fault()
+	x.mu.Lock()
+	none := x.n > 0 && x.good == 0
+	x.mu.Unlock()
+	if !model.Infra(fault) || out.ErrorType == "" && !none {
+		return nil
+	}
+	return step.Infra(&step.Error{Type: "ModelError", Err: fmt.Errorf("the agent's model could not be asked: %w", fault)})
 }
 
 // fault is why the last thing that was asked of the agent's model was not answered; nil when it was.

@@ -195,10 +195,13 @@ func (r *a2aRunner) peerAddress(ctx context.Context, p *Agent) (string, error) {
 		}
 		return p.URL, nil
 	}
-	if at, ok := r.peerDoors[p]; ok {
+	r.mu.Lock()
+	at, ok := r.peerDoors[p]
+	r.mu.Unlock()
+	if ok {
 		return at, nil
 	}
-	h, end, err := r.agent.face(p, r.asking.Load)
+	h, end, err := r.agent.face(p, r.asked.peersOf)
 	if err != nil {
 		return "", err
 	}
@@ -206,6 +209,8 @@ func (r *a2aRunner) peerAddress(ctx context.Context, p *Agent) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, end(context.WithoutCancel(ctx)))
 	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.ending = append(r.ending, func() { _ = end(context.WithoutCancel(ctx)) })
 	if r.peerDoors == nil {
 		r.peerDoors = map[*Agent]string{}

@@ -101,6 +101,9 @@ func (r *loopRunner) save(ctx context.Context, conversation string, put func(str
 	if err != nil {
 		return err
 	}
+	if secrets := r.agent.all.o.Redact; secrets != nil {
+		b = secrets.JSON(b)
+	}
 	if err := put(StateTrajectory, bytes.NewReader(b)); err != nil {
 		return err
 	}
@@ -115,12 +118,7 @@ func (r *loopRunner) save(ctx context.Context, conversation string, put func(str
 	if err != nil {
 		return err
 	}
-	tree, err := box.Tree(ctx, loopHome)
-	if err != nil {
-		return step.Infra(fmt.Errorf("read the agent's folder: %w", err))
-	}
-	defer tree.Close()
-	return put(StateWorkspace, tree)
+	return r.agent.putTree(func(w *treeWriter) error { return w.add(ctx, box, loopHome, "", false) }, put)
 }
 
 func (r *loopRunner) load(ctx context.Context, open func(string) (io.ReadCloser, int64, error), target string) (string, error) {
@@ -150,15 +148,21 @@ func (r *loopRunner) load(ctx context.Context, open func(string) (io.ReadCloser,
 			return "", step.Infra(fmt.Errorf("put the agent's folder back: %w", err))
 		}
 	}
-	if target == "" {
-		target = rand.Text()
-	}
+	target = orNew(target)
 	t := r.talk(target)
 	t.Lock()
 	defer t.Unlock()
 	t.messages = state.Messages
 	t.ended.Store(&state.Messages)
 	return target, nil
+}
+
+// orNew is the conversation to go on in: a new one where nobody named it.
+func orNew(target string) string {
+	if target == "" {
+		return rand.Text()
+	}
+	return target
 }
 
 const (

@@ -30,13 +30,22 @@ type configured struct {
 	left []string
 }
 
-// enter waits until a prompt may be made. leave is to be called when it has ended. The error is ctx's.
-func (t *turns) enter(ctx context.Context, conversation, with string) (_ *configured, leave func(), err error) {
+// enter waits until a prompt may be made; queued, when it isn't nil, is called once where it has to wait. leave is to be called when it has ended. The error
+// is ctx's.
+func (t *turns) enter(ctx context.Context, conversation, with string, queued func()) (_ *configured, leave func(), err error) {
 	q := &turn{context: conversation, with: with, in: make(chan struct{})}
 	t.mu.Lock()
 	t.waiting = append(t.waiting, q)
 	t.admit()
 	t.mu.Unlock()
+	select {
+	case <-q.in:
+		return q.group, func() { t.leave(q) }, nil
+	default:
+	}
+	if queued != nil {
+		queued()
+	}
 	select {
 	case <-q.in:
 	case <-ctx.Done():

@@ -34,7 +34,7 @@ func TestTurns(t *testing.T) {
 				for p := range strings.FieldsSeq(tt.prompts) {
 					conversation, with, _ := strings.Cut(p, ":")
 					wg.Go(func() {
-						_, leave, err := q.enter(t.Context(), conversation, with)
+						_, leave, err := q.enter(t.Context(), conversation, with, nil)
 						if err != nil {
 							t.Error(err)
 							return
@@ -74,21 +74,21 @@ func TestTurns(t *testing.T) {
 func TestTurnGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var q turns
-		_, leave, err := q.enter(t.Context(), "a", "x")
+		_, leave, err := q.enter(t.Context(), "a", "x", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		given, cancel := context.WithCancelCause(t.Context())
 		why := errors.New("enough")
 		go func() {
-			if _, _, err := q.enter(given, "b", "y"); !errors.Is(err, why) {
+			if _, _, err := q.enter(given, "b", "y", nil); !errors.Is(err, why) {
 				t.Errorf("%v", err)
 			}
 		}()
 		synctest.Wait()
 		passed := make(chan *configured)
 		go func() {
-			g, leave, err := q.enter(t.Context(), "c", "x")
+			g, leave, err := q.enter(t.Context(), "c", "x", nil)
 			if err != nil {
 				t.Error(err)
 			}

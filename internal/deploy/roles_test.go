@@ -40,6 +40,8 @@ func playServer(name string) int {
 		err = newTalker(onMachine()).Serve(ctx)
 	case "container-talker":
 		err = newTalker(byEngine()).Serve(ctx)
+	case "claude":
+		err = playClaude(ctx)
 	case "filed":
 		err = filedServer().Serve(ctx)
 	case "mute":

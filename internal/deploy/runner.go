@@ -114,6 +114,8 @@ type Prompt struct {
 	Step    string
 	Replies <-chan step.Decision
 	Hint    string
+	// Queued is told once where the prompt has to wait for another one to end; nil wants to hear nothing.
+	Queued func()
 	// Live is told of pages of the agent's own trajectory while it works; nil wants none.
 	Live func(Page) error
 }

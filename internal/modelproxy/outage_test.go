@@ -1,6 +1,7 @@
 package modelproxy_test
 
 import (
+	"cmp"
 	"io"
 	"net"
 	"net/http"
@@ -81,6 +82,41 @@ func TestFaultBehindTheDoor(t *testing.T) {
 		}
 		if f := r.all[0].Fault(); f == nil || f.Kind != c.kind || f.Lasts() != c.lasts {
 			t.Errorf("%s: %+v", text, f)
+		}
+		s.CloseClientConnections()
+		s.Close()
+	}
+}
+
+// TestRefusalBehindA200: what a gateway makes an answer of status 200 of is the failure that it is, and an answer that mentions errors is none.
+func TestRefusalBehindA200(t *testing.T) {
+	const chat, messages, responses, gemini = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1beta/models/m:generateContent"
+	for _, c := range []struct{ name, path, media, answer, kind string }{
+		{"a rate limit", chat, "", `{"error":{"message":"slow down","code":429},"usage":{"prompt_tokens":0,"completion_tokens":0}}`, model.RateLimited},
+		{"a rate limit by its name", messages, "", `{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}`, model.RateLimited},
+		{"a rate limit in a stream", chat, "text/event-stream", "data: {\"error\":{\"message\":\"Rate limit reached\"}}\n\ndata: [DONE]\n\n", model.RateLimited},
+		{"overload in a stream", messages, "text/event-stream", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n", model.Overloaded},
+		{"a failed response", responses, "text/event-stream", "data: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"server_error\",\"message\":\"x\"}}}\n\n", model.Overloaded},
+		{"a quota", chat, "", `{"error":{"message":"You exceeded your current quota","code":"insufficient_quota"}}`, model.Spent},
+		{"a list of errors", gemini, "", `[{"error":{"code":503,"message":"busy","status":"UNAVAILABLE"}}]`, model.Overloaded},
+		{"nothing at all", chat, "", `{"choices":[{"message":{"role":"assistant","content":""},"finish_reason":"stop"}],"usage":{"prompt_tokens":0,"completion_tokens":0}}`, model.Malformed},
+		{"what was asked is refused", chat, "", `{"error":{"message":"bad tool","type":"invalid_request_error"}}`, model.Invalid},
+		{"an answer", chat, "", `{"choices":[{"message":{"content":"the \"error\" was {\"error\": 429}"},"finish_reason":"stop"}],"usage":{"prompt_tokens":3,"completion_tokens":2}}`, ""},
+		{"an answer without an error", responses, "", `{"error":null,"status":"completed","output":[{"type":"message","content":[{"text":"fine"}]}],"usage":{"input_tokens":1,"output_tokens":1}}`, ""},
+		{"silence that was paid for", chat, "", `{"choices":[{"message":{"content":""},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":1}}`, ""},
+	} {
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", cmp.Or(c.media, "application/json"))
+			_, _ = io.WriteString(w, c.answer)
+		}))
+		r := &record{}
+		url := start(t, modelproxy.Options{Upstream: &modelproxy.Upstream{BaseURL: s.URL, Key: key}}, r)
+		if status, got := post(t, url+c.path, `{"model":"m","messages":[]}`, nil); status != http.StatusOK || got != c.answer {
+			t.Errorf("%s: the agent is given %d %s", c.name, status, got)
+		}
+		f := r.all[0].Fault()
+		if f == nil != (c.kind == "") || f != nil && (f.Kind != c.kind || model.Infra(f) != (c.kind != model.Invalid)) {
+			t.Errorf("%s: %+v, want %q", c.name, f, c.kind)
 		}
 		s.CloseClientConnections()
 		s.Close()

@@ -154,6 +154,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if x.Usage == nil && x.Status == http.StatusOK && !x.Cut {
 		x.Usage = p.usage(&x, out.Header())
+		if p.o.Upstream != nil && x.fault == nil && x.Protocol != "" {
+			x.fault = disguised(&x, out.Header(), p.o.Upstream.Named)
+		}
 	}
 	if err := p.o.Record(x); err != nil {
 		panic(http.ErrAbortHandler) // the agent must not go on from what nobody knows of

@@ -14,9 +14,15 @@ import (
 	"agentenv.internal/agentenv/sdk/wire"
 )
 
+// Paths of an agent that has peers: where it is told of them, and where its own model finds the tools by which it asks them.
 const (
-	peerPath     = "/ext/peer-agents"
-	peerToolPath = "/ext/peer-agents/mcp"
+	PeersPath     = "/ext/peer-agents"
+	PeerToolsPath = PeersPath + "/mcp"
+)
+
+const (
+	peerPath     = PeersPath
+	peerToolPath = PeerToolsPath
 	maxPeerTasks = 1024 // that are remembered; the oldest that ended are forgotten first
 )
 

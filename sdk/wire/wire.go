@@ -49,6 +49,9 @@ func Operations() []string { return []string{Reset, Add, Get} }
 const (
 	RoleHeader    = "AgentEnv-Role"
 	SessionHeader = "Mcp-Session-Id"
+	// ContextHeader may be sent with what an agent asks its model for: the contextId of the message that it works on, by which prompts that are made side by
+	// side have costs and records of their own. It goes no further than the agent's door.
+	ContextHeader = "AgentEnv-Context"
 
 	// RoleMeta tells, by its presence alone, that a gateway forwarded the call: headers then say nothing about the caller.
 	RoleMeta    = "agentenv.io/role"

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,14 +25,14 @@ type Options struct {
 	Command string // its path in the box, as Find or Package.Path answer it; "" for a profile that brings its program along
 	Runtime string // the path of node or python3 in the box; "" leaves it to the box
 	Version string // of the command
-	State   string // the agent's own folder in the box; "" is StateFolder
+	State   string // the agent's own folder in the box; "" is StateFolder. Each conversation has one of its own in it
 	Work    string // the folder that it works in; "" is the box's home
 	Model   string // the model's base URL in the box; "" is ModelURL
 	Env     []string
 }
 
-// Agent is a command that is an agent, with any number of conversations. Its turns are made one at a time: a command's configuration is files that the
-// next turn writes anew. It holds nothing that has to be closed; the box is the caller's.
+// Agent is a command that is an agent, with any number of conversations. Those have folders of their own for what the command keeps, so that their turns are
+// made side by side; the turns of one are made one at a time. It holds nothing that has to be closed; the box is the caller's.
 type Agent struct {
 	p *Profile
 	o Options
@@ -42,10 +43,70 @@ type Agent struct {
 	talks   map[string]*talk
 }
 
-// talk is one conversation.
+// talk is one conversation. It is held during a turn.
 type talk struct {
+	sync.Mutex
+	state   string // its folder
 	session string
 	spent   trajectory.Usage // by the command's count of the session, where it counts so
+
+	model   string // of the turn
+	servers []Server
+	skills  []Skill
+}
+
+// talk is the conversation of a name, new when nobody knows it.
+func (a *Agent) talk(name string) *talk {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k := a.talks[name]
+	if k == nil {
+		k = &talk{state: a.o.State + "/" + strconv.Itoa(len(a.talks)+1)}
+		a.talks[name] = k
+	}
+	return k
+}
+
+// begin gives a conversation what holds for its next turn.
+func (a *Agent) begin(k *talk, p Prompt) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	k.model, k.servers, k.skills = cmp.Or(p.Model, a.o.Model), slices.Concat(a.servers, p.Servers), slices.Clone(a.skills)
+}
+
+// Session is what has to be known of a conversation, beside the files of its folder, to go on with it.
+type Session struct {
+	ID    string           `json:"id"` // the command's; "" while it has begun none
+	Spent trajectory.Usage `json:"spent"`
+}
+
+// Session is that of a conversation, with the conversation's folder, as they are between two turns: it waits for the one under way. ok is false for one that
+// nobody knows.
+func (a *Agent) Session(conversation string) (s Session, folder string, ok bool) {
+	a.mu.Lock()
+	k := a.talks[conversation]
+	a.mu.Unlock()
+	if k == nil {
+		return s, "", false
+	}
+	k.Lock()
+	defer k.Unlock()
+	return Session{k.session, k.spent}, k.state, true
+}
+
+// Resume makes a conversation go on with a session, once put has put the files into the conversation's folder. One that has begun is ErrTaken.
+func (a *Agent) Resume(conversation string, s Session, put func(folder string) error) error {
+	k := a.talk(conversation)
+	k.Lock()
+	defer k.Unlock()
+	if k.session != "" {
+		return ErrTaken
+	}
+	if err := put(k.state); err != nil {
+		return err
+	}
+	k.session, k.spent = s.ID, s.Spent
+	return nil
 }
 
 // New makes an agent of a profile.
@@ -96,6 +157,8 @@ type Prompt struct {
 	Text         string
 	Files        []Attachment // put into the box, and named after the text
 	Settings     Settings
+	Model        string   // the model's base URL in the box for this turn; "" is the Options'
+	Servers      []Server // beside the agent's
 	// Heard is given the Reply's Events one by one, each when nothing more will be heard of it, so that a record is there when the agent or this
 	// process is killed. Its error ends the turn. nil: nobody listens.
 	Heard func(trajectory.Event) error
@@ -115,19 +178,16 @@ const (
 
 // Prompt makes one turn. What fails of the agent, its command or its model is the Reply's Fault; an error is the box's (guest.ErrGone), or ctx's.
 func (a *Agent) Prompt(ctx context.Context, p Prompt) (Reply, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	k := a.talk(p.Conversation)
+	k.Lock()
+	defer k.Unlock()
+	a.begin(k, p)
 	s := p.Settings
 	out := Reply{Format: a.p.Format, Version: a.o.Version}
 	if left := a.Left(s); left != nil {
 		out.Notes = append(out.Notes, fmt.Sprintf("%s takes no %s: left out", a.p.Name, strings.Join(left, ", ")))
 	}
-	k := a.talks[p.Conversation]
-	if k == nil {
-		k = &talk{}
-		a.talks[p.Conversation] = k
-	}
-	text, err := a.attach(ctx, p)
+	text, err := a.attach(ctx, k, p)
 	if err != nil {
 		return out, err
 	}
@@ -187,7 +247,7 @@ func settled(events []trajectory.Event) int {
 
 // turn runs the command until there is a reply, or a fault that stays.
 func (a *Agent) turn(ctx context.Context, k *talk, s Settings, text string, out *Reply, tell *teller) error {
-	if f, err := a.reachable(ctx); f != nil || err != nil {
+	if f, err := a.reachable(ctx, k); f != nil || err != nil {
 		out.Fault, out.Native = f, json.RawMessage("[]")
 		return err
 	}
@@ -290,7 +350,7 @@ func countOnce(events []trajectory.Event, spent *trajectory.Usage) {
 }
 
 // reachable tells which of the servers that the agent needs can't be connected to from inside the box.
-func (a *Agent) reachable(ctx context.Context) (*Fault, error) {
+func (a *Agent) reachable(ctx context.Context, k *talk) (*Fault, error) {
 	check := func(what, code, raw string) (*Fault, error) {
 		u, err := url.Parse(raw)
 		if err != nil || u.Host == "" {
@@ -306,9 +366,9 @@ func (a *Agent) reachable(ctx context.Context) (*Fault, error) {
 		}
 		return &Fault{Type: InfraError, Code: code, Message: fmt.Sprintf("%s does not answer at %s in the sandbox", what, u.Host)}, nil
 	}
-	f, err := check("the model's endpoint", CodeModel, a.o.Model)
-	for i := 0; f == nil && err == nil && i < len(a.servers); i++ {
-		f, err = check("the MCP server "+a.servers[i].Name, CodeTools, a.servers[i].URL)
+	f, err := check("the model's endpoint", CodeModel, k.model)
+	for i := 0; f == nil && err == nil && i < len(k.servers); i++ {
+		f, err = check("the MCP server "+k.servers[i].Name, CodeTools, k.servers[i].URL)
 	}
 	return f, err
 }
@@ -316,14 +376,14 @@ func (a *Agent) reachable(ctx context.Context) (*Fault, error) {
 // run runs the command once.
 func (a *Agent) run(ctx context.Context, k *talk, s Settings, text string, kept *native, after func([]trajectory.Event)) (*heard, error) {
 	t := &turn{
-		Settings: s, model: a.p.modelName(s.Model), prompt: text, session: k.session, servers: a.servers, skills: a.skills,
-		state: a.o.State, work: a.o.Work, api: a.o.Model, command: a.o.Command, node: cmp.Or(a.o.Runtime, a.p.Runtime.Name),
+		Settings: s, model: a.p.modelName(s.Model), prompt: text, session: k.session, servers: k.servers, skills: k.skills,
+		state: k.state, work: a.o.Work, api: k.model, command: a.o.Command, node: cmp.Or(a.o.Runtime, a.p.Runtime.Name),
 	}
 	r, err := a.p.adapter.prepare(t)
 	if err != nil {
 		return nil, err
 	}
-	if err := guest.Put(ctx, a.o.Box, a.o.State, r.files); err != nil {
+	if err := guest.Put(ctx, a.o.Box, k.state, r.files); err != nil {
 		return nil, fmt.Errorf("write the agent's configuration: %w", err)
 	}
 	running, stop := context.WithCancel(ctx)
@@ -384,11 +444,11 @@ func (h *heard) judge(e guest.Exit, s Settings, said string) {
 }
 
 // attach puts the user's files into the box, and says where they are.
-func (a *Agent) attach(ctx context.Context, p Prompt) (string, error) {
+func (a *Agent) attach(ctx context.Context, k *talk, p Prompt) (string, error) {
 	if len(p.Files) == 0 {
 		return p.Text, nil
 	}
-	folder := a.o.State + "/files"
+	folder := k.state + "/files"
 	var files []guest.PutFile
 	text := p.Text
 	for i, f := range p.Files {

@@ -106,7 +106,7 @@ func TestPrompts(t *testing.T) {
 			return r
 		}
 		first := ask()
-		if !reflect.DeepEqual(heard, first.Events) || first.Events[0].Source != trajectory.System || first.Events[1].Text != "call echo\n\nAttached file: "+StateFolder+"/files/1-.._a b.txt" {
+		if !reflect.DeepEqual(heard, first.Events) || first.Events[0].Source != trajectory.System || first.Events[1].Text != "call echo\n\nAttached file: "+StateFolder+"/1/files/1-.._a b.txt" {
 			t.Errorf("%s: heard %+v\nof %+v", p.Name, heard, first.Events)
 		}
 		if u := first.Usage; u == nil || u.Input != 30 || u.Output != 12 {

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -29,12 +30,15 @@ type Program struct {
 	Lookup func(string) (string, bool)
 	Log    *slog.Logger
 	Limit  time.Duration // for the handshake; 0 is half a minute
+	Max    int           // bytes of one message; a longer one fails its call. 0 is 256 MiB
 }
 
 const (
 	leaveTime = 2 * time.Second // from the end of its input to SIGTERM
 	termTime  = 2 * time.Second // from there to SIGKILL
 	tailSize  = 2 << 10
+
+	maxMessage = 256 << 20
 )
 
 type program struct {
@@ -104,6 +108,7 @@ func (s *program) spawn(ctx context.Context) error {
 	}
 	s.cmd, s.stdin = cmd, in
 	s.peer = rpc.New(outR, in, nil)
+	s.peer.Long(cmp.Or(s.p.Max, maxMessage))
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		if err := s.peer.Run(ctx); err != nil && s.p.Log != nil {

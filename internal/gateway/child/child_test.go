@@ -315,6 +315,33 @@ func TestNotRepeated(t *testing.T) {
 	c.Close()
 }
 
+// TestCutStream: a call whose stream of events breaks off fails at once, whoever waits for it, and the next one works in the same session.
+func TestCutStream(t *testing.T) {
+	e := newEnv(t)
+	e.call = func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"x\",\"params\":{}}\n\ndata: {\"jsonrpc\":\"2.0\",")
+		_ = http.NewResponseController(w).Flush()
+		if conn, _, err := http.NewResponseController(w).Hijack(); err == nil {
+			conn.Close()
+		}
+	}
+	srv := httptest.NewServer(e)
+	defer srv.Close()
+	c := start(t, Options{URL: srv.URL})
+	up(t, c)
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // far beyond what a cut takes, and far below a call's deadline
+	defer cancel()
+	if _, err := c.Call(ctx, "tools/call", func(_ uint64, b []byte) []byte { return append(b, `{"name":"x"}`...) }, nil, &sink{}); err == nil || ctx.Err() != nil {
+		t.Errorf("a stream that was cut: %v", err)
+	}
+	e.call = func(w http.ResponseWriter, r *http.Request) { reply(w, json.RawMessage(id(body(r))), `{"ok":1}`) }
+	if got, err := callOnce(t, c, nil, nil); err != nil || got != `{"ok":1}` {
+		t.Errorf("the call after: %s %v", got, err)
+	}
+	c.Close()
+}
+
 // TestRestart: a dead server is restarted once for many calls that wait, and they are done then.
 func TestRestart(t *testing.T) {
 	e := newEnv(t)

@@ -61,7 +61,7 @@ func (g *Gateway) call(ctx context.Context, c caller, name string, args, meta []
 	if !g.rules.Allowed(c.role, name, t != nil && t.Hidden) {
 		return nil, fmt.Errorf("tool '%s' is %w for role '%s'", name, ErrDisabled, c.role)
 	}
-	id, err := g.calls.Append(calllog.Event{Type: "tool_call", Members: g.callMembers(c, name, args)})
+	id, err := g.calls.Append(calllog.Event{Type: "tool_call", Members: g.callMembers(c, name, t, args)})
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +127,8 @@ func (g *Gateway) callChild(ctx context.Context, c caller, t *tools.Tool, args, 
 	return &outcome{result: a.Result, rpcErr: a.Error, answer: a}, nil
 }
 
-// callMembers are those of a tool_call event.
-func (g *Gateway) callMembers(c caller, name string, args []byte) []byte {
+// callMembers are those of a tool_call event. One of a tool that is served under another name than its own tells whose it is; t is nil for our own tools.
+func (g *Gateway) callMembers(c caller, name string, t *tools.Tool, args []byte) []byte {
 	b := make([]byte, 0, 128+len(args))
 	b = append(b, source(c)...)
 	b = append(b, `"tool_call":{"function_name":`...)
@@ -138,6 +138,10 @@ func (g *Gateway) callMembers(c caller, name string, args []byte) []byte {
 		args = []byte("{}")
 	}
 	b = rawjson.AppendString(append(append(b, args...), `},"role":`...), c.role)
+	if t != nil && t.Own != name {
+		b = rawjson.AppendString(append(b, `,"served_by":{"server":`...), t.Server)
+		b = append(rawjson.AppendString(append(b, `,"tool":`...), t.Own), '}')
+	}
 	if causes := g.causes(c.role); causes != nil {
 		b = append(append(b, `,"caused_by":`...), causes...)
 	}

@@ -258,6 +258,27 @@ func TestClashes(t *testing.T) {
 	if r := c.call("tools/call", `{"name":"notes__search","arguments":{}}`); !strings.Contains(r, "search of notes") {
 		t.Errorf("call %s", r)
 	}
+	// The record of calls leads back to the server and to its own name, and is as it was for a tool that has its own.
+	c.call("tools/call", `{"name":"cal_ping","arguments":{"text":"x"}}`)
+	var mapped []string
+	for line := range strings.Lines(do(t, "GET", srv.URL+"/trajectory", "").body) {
+		var e struct {
+			Type string `json:"event_type"`
+			Call struct {
+				Name string `json:"function_name"`
+			} `json:"tool_call"`
+			By struct{ Server, Tool string } `json:"served_by"`
+		}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Type == "tool_call" {
+			mapped = append(mapped, fmt.Sprint(e.Call.Name, " ", e.By.Server, " ", e.By.Tool))
+		}
+	}
+	if fmt.Sprint(mapped) != "[notes__search notes search cal_ping  ]" {
+		t.Errorf("recorded %q", mapped)
+	}
 	if s := do(t, "GET", srv.URL+"/state", ""); !strings.Contains(s.body, `"tool_name_clashes":{"search":["cal","notes"]}`) {
 		t.Errorf("state %s", s.body)
 	}

@@ -354,7 +354,8 @@ func (t *turn) do(ctx context.Context, parts []wire.Part) (deploy.Reply, error) 
 	reply, err := t.agent.Runner.Prompt(limited, deploy.Prompt{
 		Settings: t.settings, Parts: parts, Context: t.context, Task: newID(), Poll: seconds(c.Doc, "poll_interval_seconds"), Record: f,
 		Step: c.Step, Replies: c.Decisions, Hint: t.hint,
-		Spent: func(u model.Usage) { c.Spent(step.Cost{USD: u.USD, InputTokens: u.Input, OutputTokens: u.Output}) },
+		Queued: func() { c.Log.Info("queued: the agent is busy with another prompt", "agent", t.agent.Name) },
+		Spent:  func(u model.Usage) { c.Spent(step.Cost{USD: u.USD, InputTokens: u.Input, OutputTokens: u.Output}) },
 	})
 	if err != nil && errors.Is(context.Cause(limited), errTimeUp) && ctx.Err() == nil {
 		reply.ErrorType, reply.ErrorCode = wire.AgentError, "timeout"

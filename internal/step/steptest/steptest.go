@@ -138,6 +138,7 @@ func (r *Rig) useAgents() {
 	r.Agents = deploy.NewAgents(r.Deploy, r.Envs, deploy.AgentOptions{
 		Models: r.Models, Store: r.Store, Redact: &r.Redact, Release: "test", Records: r.T.TempDir(),
 		Waits:   r.waits,
+		Makers:  deploy.CLIMakers(r.Envs),
 		Default: func(context.Context) (string, error) { return agent.Loop, nil },
 	})
 }

@@ -36,6 +36,7 @@ func (r *reader) line() ([]byte, error) {
 			return nil, err
 		}
 		if len(b) > r.max+1 { // with its end
+			r.long = append(r.long[:0], b...)
 			return nil, ErrTooLong
 		}
 		if b = bytes.TrimSpace(b); len(b) > 0 {
@@ -66,6 +67,30 @@ func (r *reader) rest(b []byte) ([]byte, error) {
 		}
 	}
 }
+
+// skip reads to the end of a line that was too long and answers its first and its last bytes; valid until the next call.
+func (r *reader) skip() (head, tail []byte, err error) {
+	head = bytes.Clone(r.long[:min(len(r.long), endBytes)])
+	tail = bytes.Clone(r.long[max(0, len(r.long)-endBytes):])
+	whole := bytes.HasSuffix(r.long, []byte("\n"))
+	r.long = nil
+	for !whole {
+		b, err := r.in.ReadSlice('\n')
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, nil, err
+		}
+		whole = err == nil
+		tail = append(tail, b[max(0, len(b)-endBytes):]...)
+		tail = tail[max(0, len(tail)-endBytes):]
+	}
+	return head, tail, nil
+}
+
+// endBytes is how much of either end of a line that is too long is looked at.
+const endBytes = 512
 
 // writer writes whole lines, one at a time.
 type writer struct {

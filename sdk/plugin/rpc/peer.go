@@ -29,6 +29,7 @@ type Peer struct {
 	w       writer
 	in      io.Reader
 	max     int
+	long    bool // a message that is too long fails its call and not the connection
 	next    atomic.Int64
 	queue   chan task
 	refused atomic.Int64   // refusals being sent
@@ -54,6 +55,10 @@ func New(in io.Reader, out io.Writer, h Handler) *Peer {
 	}
 }
 
+// Long makes the peer take messages of up to most bytes, and fail the one call whose answer is longer in place of the connection: for other sides that are
+// not under the limits of plugins. It is called before Run.
+func (p *Peer) Long(most int) { p.max, p.long = most, true }
+
 // Run reads messages until the input ends or the other side breaks the protocol. Who owns the streams closes both to end it. All calls of both sides have
 // ended when it returns; its error is nil when the input ended between messages.
 func (p *Peer) Run(ctx context.Context) error {
@@ -78,6 +83,14 @@ func (p *Peer) read(ctx context.Context, workers *sync.WaitGroup) error {
 	started := 0
 	for {
 		line, err := r.line()
+		if p.long && errors.Is(err, ErrTooLong) {
+			head, tail, err := r.skip()
+			if err != nil {
+				return err
+			}
+			p.tooLong(head, tail)
+			continue
+		}
 		if err != nil {
 			return err
 		}
