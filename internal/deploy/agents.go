@@ -390,6 +390,18 @@ func (a *Agent) boxName() string { return "agent " + a.Name }
 // BoxName is the name in the run of the sandbox that the agent works in.
 func (a *Agent) BoxName() string { return cmp.Or(a.req.Sandbox, a.boxName()) }
 
+// Beside are the other agents of the run that work in the same sandbox. What runs there as one can do all that another does: they are the same user, and every
+// address of the sandbox is open to them, the doors of each agent among them.
+func (a *Agent) Beside() []*Agent {
+	var out []*Agent
+	for _, o := range a.all.Live(a.Run) {
+		if o != a && o.BoxName() == a.BoxName() {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
 // OwnBox is the sandbox that was made for the agent; nil while there is none.
 func (a *Agent) OwnBox() *sandbox.Info {
 	a.open.Lock()

@@ -3,6 +3,7 @@ package deploy_test
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +11,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/artifact"
 	"agentenv.internal/agentenv/internal/deploy"
+	"agentenv.internal/agentenv/internal/envstore"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/model"
 	"agentenv.internal/agentenv/internal/model/modeltest"
@@ -205,6 +207,47 @@ func TestAgentWithoutAnAnswerOfItsModel(t *testing.T) {
 		}
 		refuse = false
 		b.says(name, "think x", "fine", `, "model": "big"`)
+	}
+	gone(t, b.Rig)
+}
+
+// TestDoorsOfOtherAgents: from another sandbox nothing answers at an agent's doors. In one that agents share, each reaches the doors of the others: that is told
+// when they are deployed in different roles, and docs/security.md says why.
+func TestDoorsOfOtherAgents(t *testing.T) {
+	b := agents(t)
+	b.endpoint(func(modeltest.Asked) modeltest.Answer { return modeltest.Say("x") })
+	b.PutEnv("@local/mail", "mail", serveWords)
+	stored, err := envstore.Read(t.Context(), b.Store, "@local/mail", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.Envs.Deploy(t.Context(), deploy.EnvRequest{Run: steptest.Run, Step: "up", Attempt: 1, Env: stored, CallLog: filepath.Join(t.TempDir(), "calls")}); err != nil {
+		t.Fatal(err)
+	}
+	b.command("clerk", `, "env_ids": ["@local/mail"], "role": "clerk"`)
+	b.command("outsider", "")
+	tryDoors := func(box string) string {
+		t.Helper()
+		at, err := b.Deploy.Box(t.Context(), steptest.Run, box)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const attempt = "for p in 18765 18766 18767 18768; do (exec 3<>/dev/tcp/127.0.0.1/$p) 2>/dev/null && echo -n $p' '; done; for pid in /proc/[0-9]*; do tr '\\0' '\\n' <$pid/cmdline; done 2>/dev/null | grep -c claude; ls /var/lib/agentenv/agent 2>/dev/null"
+		res, err := guest.Output(t.Context(), at, guest.Command{Argv: []string{"bash", "-c", attempt}, Timeout: time.Minute}, guest.Limits{Stdout: 1 << 10, Stderr: 1 << 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(string(res.Stdout.Head))
+	}
+	if got := tryDoors("of outsider"); strings.Contains(got, "18765") || strings.Contains(got, "18767") || strings.Contains(got, "clerk") {
+		t.Errorf("from another sandbox: %q", got)
+	}
+	if got := tryDoors("of clerk"); !strings.HasPrefix(got, "18765 18766 ") {
+		t.Errorf("from the agent's own: %q", got)
+	}
+	b.Must(b.start, `{"id": "deploy-guest", "type": "deploy_agent", "agent_name": "guest", "a2a_agent_id": "claude-code", "sandbox_name": "of clerk", "role": "guest"}`)
+	if !strings.Contains(b.Log(), "each can act in the other's role") || strings.Count(b.Log(), "share a sandbox") != 1 {
+		t.Errorf("not told of, or more than once:\n%s", b.Log())
 	}
 	gone(t, b.Rig)
 }

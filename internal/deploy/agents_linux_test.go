@@ -287,7 +287,7 @@ func TestPromptSnapshots(t *testing.T) {
 	}
 	// While it works; a prompt that runs out of time is saved too.
 	before := len(list[step.AgentSnapshot](b, step.AgentSnapshotsPath))
-	if _, err := b.ask("solver", "wait", `, "timeout_seconds": 0.5, "snapshot_config": {"interval_seconds": 0.1, "max_snapshots": 2}`); steptest.ErrorType(err) != "agent_error" {
+	if _, err := b.ask("solver", "wait", `, "timeout_seconds": 2, "snapshot_config": {"interval_seconds": 0.1, "max_snapshots": 2}`); steptest.ErrorType(err) != "agent_error" {
 		t.Error(err)
 	}
 	rows = list[step.AgentSnapshot](b, step.AgentSnapshotsPath)[before:]

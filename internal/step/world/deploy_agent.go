@@ -261,6 +261,12 @@ func startAgent(ctx context.Context, c *step.Call, agents Agents, r deploy.Agent
 		return nil, &step.Error{Type: "DeploymentError", Err: err}
 	}
 	c.Log.Info("agent deployed", "agent", a.Name, "id", a.ID, "took", time.Since(began).Round(time.Millisecond))
+	for _, o := range a.Beside() {
+		if o.Role != a.Role {
+			c.Log.Warn("two agents share a sandbox, so that each can act in the other's role; give one a sandbox of its own where that matters",
+				"agent", a.Name, "role", a.Role, "beside", o.Name, "their_role", o.Role)
+		}
+	}
 	return a, nil
 }
 
