@@ -28,6 +28,7 @@ type Client struct {
 	closed bool
 	active map[*Conn]struct{}
 	idle   []*Conn // kept for other commands
+	later  Later
 }
 
 // maxIdle is how many connections a Client keeps.

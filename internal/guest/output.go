@@ -82,7 +82,12 @@ func Output(ctx context.Context, b Box, c Command, l Limits) (Result, error) {
 	if l.Live != nil {
 		both()
 	} else {
-		settle = after(patience, both)
+		var own Later
+		later := &own
+		if c, ok := b.(*Client); ok {
+			later = &c.later
+		}
+		settle = later.After(patience, both).Settle
 	}
 	exit, err := b.Exec(ctx, c, [3]*os.File{in, outW, errW})
 	settle()
@@ -97,17 +102,6 @@ func Output(ctx context.Context, b Box, c Command, l Limits) (Result, error) {
 		until = time.Now()
 	}
 	return Result{Exit: exit, Stdout: out.finish(until), Stderr: errs.finish(until)}, err
-}
-
-// after calls f once d has passed. What it answers takes that back, or waits until f has returned.
-func after(d time.Duration, f func()) (settle func()) {
-	ended := make(chan struct{})
-	t := time.AfterFunc(d, func() { defer close(ended); f() })
-	return func() {
-		if !t.Stop() {
-			<-ended
-		}
-	}
 }
 
 // capture reads one pipe into a head and a ring that holds the newest bytes.

@@ -63,6 +63,7 @@ type sched struct {
 	starting int         // steps that dispatch is about to start
 	noRoom   string      // why the last step that looked for room found none
 	toldRoom string      // what the record says of that; "" once no step waits
+	workers  workers     // run the executors
 }
 
 // ended is what an executor left.
@@ -75,7 +76,7 @@ type ended struct {
 
 func newSched(ctx context.Context, r *Runner, q Request, rec *recorder) *sched {
 	n := len(q.Task.Steps)
-	s := &sched{r: r, q: q, rec: rec, ctx: ctx, nodes: make([]node, n), done: make(chan ended, n)}
+	s := &sched{r: r, q: q, rec: rec, ctx: ctx, nodes: make([]node, n), done: make(chan ended, n), workers: newWorkers()}
 	for i, anc := range q.Task.Ancestors() {
 		s.nodes[i].anc = anc
 		s.link(i)
@@ -119,6 +120,7 @@ func (s *sched) step(i int) *task.Step { return &s.q.Task.Steps[i] }
 
 // loop runs until every step has settled.
 func (s *sched) loop() {
+	defer s.workers.end()
 	cancelled := s.ctx.Done()
 	var grace <-chan time.Time
 	for {
@@ -234,7 +236,7 @@ func (s *sched) settle(i int) {
 	}
 }
 
-// start runs a step's executor in a goroutine of its own, which ends with a send to done.
+// start runs a step's executor in a worker, whose last word is a send to done.
 func (s *sched) start(i int) {
 	n := &s.nodes[i]
 	ctx, cancel := context.WithCancelCause(s.ctx)
@@ -253,7 +255,7 @@ func (s *sched) start(i int) {
 	}
 	log := newStepLog(s, i)
 	call.Log = slog.New(log)
-	go func() {
+	s.workers.run(func() {
 		defer cancel(nil)
 		e := ended{i: i, err: s.r.exec(ctx, s.step(i), call)}
 		log.close()
@@ -263,7 +265,7 @@ func (s *sched) start(i int) {
 			e.err = cmp.Or(e.err, err)
 		}
 		s.done <- e
-	}()
+	})
 }
 
 // output is what a step leaves: for the steps after it, and for the record. No secret is in either.

@@ -21,7 +21,7 @@ type running struct {
 	begin    time.Time
 	kills    int64 // of the box before it
 	refused  int64
-	timer    *time.Timer   // of its time-out; nil: it has none
+	timeout  *guest.Call   // nil: it has none
 	end      chan ending   // for who stops it
 	ended    atomic.Bool   // by itself
 	answered chan struct{} // closed once its client has been told
@@ -57,7 +57,7 @@ func (x *running) start(p *program, files *[]*os.File, term *terminal) (err erro
 		}
 	}
 	if c.Timeout > 0 {
-		x.timer = time.AfterFunc(c.Timeout, x.expire)
+		x.timeout = x.s.later.After(c.Timeout, x.expire)
 	}
 	return nil
 }
@@ -72,8 +72,8 @@ func (x *running) over(e ending) {
 	}
 	x.ended.Store(true)
 	x.mu.Unlock()
-	if x.timer != nil {
-		x.timer.Stop()
+	if x.timeout != nil {
+		x.timeout.Stop()
 	}
 	if !x.request.Command.KillTree && e.status.Exited() && e.status.ExitStatus() == 0 {
 		x.tell(e, &guest.Exit{})
@@ -121,8 +121,8 @@ func (x *running) hangup() {
 		<-x.answered
 		return
 	}
-	if x.timer != nil {
-		x.timer.Stop()
+	if x.timeout != nil {
+		x.timeout.Stop()
 	}
 	x.kill()
 	_ = x.c.SendJSON(guest.FrameReply, &guest.Reply{Fault: guest.FaultOf(errors.New("stopped by its caller"))}) // for one that only ended its half

@@ -31,6 +31,7 @@ type server struct {
 	most     int64 // bytes that a snapshot may have: holes in files count there, and not on the disk; 0: any number
 	// still is held by what must find the box at rest, and read-held by what starts or writes something in it.
 	still sync.RWMutex
+	later guest.Later // of time-outs
 	door  *guest.Conn // on which the network host asks; nil: there is none
 	tun   *os.File    // until it is handed out
 }

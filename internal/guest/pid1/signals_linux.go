@@ -2,6 +2,7 @@ package pid1
 
 import (
 	"fmt"
+	"os/signal"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -26,6 +27,8 @@ func deaf() error {
 		case unix.SIGKILL, unix.SIGSTOP, unix.SIGURG:
 			continue
 		}
+		// The runtime forgets its handler first: each command that is started would undo it otherwise, signal by signal.
+		signal.Ignore(unix.Signal(sig))
 		var a sigaction
 		if _, _, e := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig), uintptr(unsafe.Pointer(&a)), 0, unsafe.Sizeof(a.mask), 0, 0); e != 0 {
 			return fmt.Errorf("unhandle signal %d: %w", sig, e)

@@ -23,6 +23,14 @@ type owner struct {
 
 	last uint64 // seq of the newest event
 	sum  runlog.Summary
+	seen standing // when the claim was last found to hold
+}
+
+// standing is a moment of the runs table as one connection sees it: while it stays the same, no claim has changed.
+type standing struct {
+	of     *conn
+	others int64  // commits of other connections, by SQLite's data_version
+	own    uint64 // what this process did to claims
 }
 
 // Claim makes the caller the owner of a run that nobody renews. A process that has ended gives its runs up at once.
@@ -56,6 +64,7 @@ func (l *log) Claim(ctx context.Context, id string) (runlog.Owner, error) {
 		}, o.run); err != nil {
 			return err
 		}
+		l.claims++
 		_, err = c.exec(inner, "UPDATE runs SET epoch=?, host=?, pid=?, pid_started=?, boot=?, until=? WHERE seq=?",
 			int64(o.epoch), me.host, int64(me.pid), me.started, me.boot, now.Add(runlog.OwnerTTL).UnixMicro(), o.run)
 		return err
@@ -233,6 +242,13 @@ func (a *appending) check(ctx context.Context, c *conn, again bool) error {
 	if again {
 		return nil
 	}
+	now := standing{of: c, own: a.o.l.claims}
+	if err := c.query(ctx, "PRAGMA data_version", func(r []driver.Value) error { now.others = num(r[0]); return nil }); err != nil {
+		return err
+	}
+	if now == a.o.seen {
+		return nil
+	}
 	var epoch uint64
 	if err := c.query(ctx, "SELECT epoch FROM runs WHERE seq=?", func(r []driver.Value) error {
 		epoch = uint64(num(r[0]))
@@ -243,6 +259,7 @@ func (a *appending) check(ctx context.Context, c *conn, again bool) error {
 	if epoch != a.o.epoch {
 		return a.o.fenced()
 	}
+	a.o.seen = now
 	return nil
 }
 

@@ -19,6 +19,7 @@ type log struct {
 	me func() process
 	*hub
 	appends
+	claims uint64 // counts what this process did to claims; used only within the store's write transactions
 }
 
 func newLog(s *Store, poll time.Duration) *log {

@@ -57,6 +57,7 @@ func (l *log) delete(ctx context.Context, c *conn, id string) (bool, error) {
 	if err != nil || !found || stays {
 		return false, err
 	}
+	l.claims++ // a claim whose owner comes back has ended
 	for _, text := range []string{"DELETE FROM requests WHERE run=?", "DELETE FROM events WHERE run=?", "DELETE FROM runs WHERE seq=?"} {
 		if _, err := c.exec(ctx, text, seq); err != nil {
 			return false, err
