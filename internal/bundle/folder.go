@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	"cmp"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -52,12 +54,31 @@ func (f *folder) ReadDir(name string) ([]fs.DirEntry, error) {
 	if !fs.ValidPath(name) {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: fs.ErrInvalid}
 	}
+	if list, told, err := f.list(name); told {
+		return sorted(list, err)
+	}
 	d, err := f.openBeneath(name, unix.O_DIRECTORY)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
 	return sorted(d.ReadDir(-1))
+}
+
+// readTo reads a file whole, through buf, and writes it to w.
+func (f *folder) readTo(name string, w io.Writer, buf []byte) (int64, error) {
+	if n, told, err := f.readRaw(name, w, buf); told {
+		return n, err
+	}
+	r, err := f.open(name)
+	if err != nil {
+		return 0, err
+	}
+	if info, err := r.Stat(); err != nil || !info.Mode().IsRegular() {
+		_ = r.Close()
+		return 0, cmp.Or(err, errSpecial)
+	}
+	return readTo(r, w, buf)
 }
 
 // Lstat describes a file without following a link.

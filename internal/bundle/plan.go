@@ -126,3 +126,21 @@ func (f *File) Open() (io.ReadCloser, error) {
 	}
 	return r, nil
 }
+
+// ReadTo reads the file whole, through buf, and writes it to w. It is Open with less to do where there are many small files.
+func (f *File) ReadTo(w io.Writer, buf []byte) (int64, error) {
+	if d, ok := f.fs.(*folder); ok {
+		return d.readTo(f.at, w, buf)
+	}
+	r, err := f.Open()
+	if err != nil {
+		return 0, err
+	}
+	return readTo(r, w, buf)
+}
+
+// readTo writes what r holds to w, through buf, and closes it.
+func readTo(r io.ReadCloser, w io.Writer, buf []byte) (int64, error) {
+	defer func() { _ = r.Close() }() // nothing was written
+	return io.CopyBuffer(w, struct{ io.Reader }{r}, buf)
+}

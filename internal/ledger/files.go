@@ -89,16 +89,15 @@ func (w *writer) hash(ctx context.Context) error {
 		}
 	}
 	return each(ctx, jobs, func(j job, buf []byte) error {
-		r, err := j.file().Open()
-		if err != nil {
-			return err
-		}
-		defer r.Close()
 		if !w.mayReuse(j.x) {
-			return nil
+			r, err := j.file().Open()
+			if err != nil {
+				return err
+			}
+			return r.Close()
 		}
 		h := sha256.New()
-		n, err := io.CopyBuffer(h, only{r}, buf)
+		n, err := j.file().ReadTo(h, buf)
 		if err != nil {
 			return err
 		}
@@ -106,9 +105,6 @@ func (w *writer) hash(ctx context.Context) error {
 		return nil
 	})
 }
-
-// only hides the other methods of a reader, so that io.CopyBuffer uses its buffer.
-type only struct{ io.Reader }
 
 // put stores the files of an entity that is written. Bytes that the store has already, by the row's account, are not sent again.
 func (w *writer) put(ctx context.Context, s store.Stage) error {

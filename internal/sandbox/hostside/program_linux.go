@@ -19,6 +19,9 @@ var ErrNoGuest = fmt.Errorf("this program holds no sandbox guest, build it with 
 // errNoHost: this program's main function never asked whether it is meant to be a network host.
 var errNoHost = fmt.Errorf("this program can't host the networks of sandboxes: %w", sandbox.ErrUnsupported)
 
+// errFewFiles: the path can't be out of the way.
+var errFewFiles = fmt.Errorf("this process may have too few files open: sandboxes need a limit (ulimit -n) of %d at least", 2*highFD)
+
 // Program is what processes beside boxes run, as a path that a fork of this process can execute as any user. The zero Program is this
 // binary itself as a guest program.
 type Program struct {
@@ -72,6 +75,25 @@ func (p *Program) Path() (string, error) {
 	return p.seal(b)
 }
 
+// Check tells what Path would fail with, without making a file of the program, as far as can be seen before.
+func (p *Program) Check() error {
+	p.mu.Lock()
+	made := p.path != ""
+	p.mu.Unlock()
+	if made || p.hosts || p.guest == nil {
+		_, err := p.Path()
+		return err
+	}
+	if _, err := p.guest(); err != nil {
+		return err
+	}
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err == nil && files.Cur <= highFD {
+		return errFewFiles
+	}
+	return nil
+}
+
 // seal puts the program into a memory file that nobody can change any more.
 func (p *Program) seal(b []byte) (string, error) {
 	fd, err := unix.MemfdCreate(guest.Argv0, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_EXEC)
@@ -99,7 +121,7 @@ func (p *Program) seal(b []byte) (string, error) {
 	defer unix.Close(ro)
 	high, err := unix.FcntlInt(uintptr(ro), unix.F_DUPFD_CLOEXEC, highFD)
 	if errors.Is(err, unix.EINVAL) {
-		return "", fmt.Errorf("this process may have too few files open: sandboxes need a limit (ulimit -n) of %d at least", 2*highFD)
+		return "", errFewFiles
 	}
 	if err != nil {
 		return "", fmt.Errorf("open the guest program: %w", err)

@@ -21,10 +21,7 @@ func (p *Provider) Check(_ context.Context, s sandbox.Spec) error {
 	if hints := namespaceHints(readSetting); len(hints) > 0 {
 		return namespaceRefusal(unix.EPERM, hints)
 	}
-	if _, err := p.program.Path(); err != nil {
-		return err
-	}
-	return nil
+	return p.program.Check()
 }
 
 // Examine looks at what boxes need, makes one, and takes it away again.
