@@ -66,11 +66,11 @@ func about(d store.Doc) string {
 		}
 		return b.Filename
 	case artifact.FileUniverse:
-		return plural(len(b.Files), "file")
+		return diag.Count(len(b.Files), "file")
 	case artifact.Environment:
 		return "for " + artifact.EnvironmentName(d.Body)
 	case artifact.EnvironmentUniverse:
-		return plural(len(b.Envs), "environment")
+		return diag.Count(len(b.Envs), "environment")
 	case artifact.CLI:
 		return "command " + b.Command
 	case artifact.DockerImage:
@@ -78,13 +78,6 @@ func about(d store.Doc) string {
 	default:
 		return b.Description
 	}
-}
-
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %ss", n, one)
 }
 
 // Find is one version of an artifact's document; 0 is the latest. One that isn't there is a refusal that says what is, and store.ErrNotFound.

@@ -114,7 +114,7 @@ func (g *getter) damage(path string, err error) diag.Problem {
 // toFile writes the one file.
 func (g *getter) toFile(ctx context.Context) error {
 	if len(g.files) != 1 || g.files[0].Link != "" || g.files[0].Folder {
-		return refusal("artifact.get", fmt.Sprintf("%s holds %s", g.label, plural(len(g.files), "file")), "write them into a folder with --output-dir")
+		return refusal("artifact.get", fmt.Sprintf("%s holds %s", g.label, diag.Count(len(g.files), "file")), "write them into a folder with --output-dir")
 	}
 	f := g.files[0]
 	if fi, err := os.Stat(g.target.File); err == nil && fi.IsDir() {

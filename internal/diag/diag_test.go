@@ -198,3 +198,14 @@ func TestShellWords(t *testing.T) {
 		}
 	}
 }
+
+func TestCount(t *testing.T) {
+	for n, want := range map[int]string{0: "0 sandboxes", 1: "1 sandbox", 2: "2 sandboxes"} {
+		if got := Count(n, "sandbox"); got != want {
+			t.Error(got)
+		}
+	}
+	if got := Count(2, "more step"); got != "2 more steps" {
+		t.Error(got)
+	}
+}

@@ -45,6 +45,18 @@ func Clean(s string) string {
 	return b.String()
 }
 
+// Count spells a number of things: "1 task", "2 tasks", "2 sandboxes".
+func Count(n int, one string) string {
+	switch {
+	case n == 1:
+		return "1 " + one
+	case strings.HasSuffix(one, "x"):
+		return strconv.Itoa(n) + " " + one + "es"
+	default:
+		return strconv.Itoa(n) + " " + one + "s"
+	}
+}
+
 // Nearest returns the name closest to got by edit distance, or "" when none is close enough to be meant.
 func Nearest(got string, names []string) string {
 	best, bestD := "", len(got)/3+2

@@ -169,7 +169,7 @@ func (i Image) String() string {
 	if i.Ref != "" {
 		return at + ": image " + i.Ref
 	}
-	return fmt.Sprintf("%s: image built from %s, %s, %s", at, i.Dockerfile, counted(i.Files, "file"), size(i.Bytes))
+	return fmt.Sprintf("%s: image built from %s, %s, %s", at, i.Dockerfile, diag.Count(i.Files, "file"), size(i.Bytes))
 }
 
 // Stays is an entity that no folder can hold and that stays in the store, pinned.

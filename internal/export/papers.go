@@ -183,14 +183,6 @@ func (r Report) storeList() []any {
 	return out
 }
 
-// counted is "1 file", "2 files".
-func counted(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + one + "s"
-}
-
 // size is a number of bytes for people: "52 B", "1.4 MB".
 func size(n int64) string {
 	const step = 1000

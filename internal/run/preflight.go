@@ -32,7 +32,7 @@ func (r *Runner) Preflight(ctx context.Context, t *task.Task, label string, plan
 		}
 	}
 	for at, n := range more {
-		l[at].Summary += fmt.Sprintf(" (and %d more %s)", n, plural(n, "step", "steps"))
+		l[at].Summary += " (and " + diag.Count(n, "more step") + ")"
 	}
 	return slices.Concat(l, r.names(t, label), stepNames(t, label))
 }
@@ -83,11 +83,4 @@ func problem(st *task.Step, label string, p diag.Problem) diag.Problem {
 	}
 	p.Pos.File = label
 	return p
-}
-
-func plural(n int, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
 }

@@ -97,12 +97,12 @@ func remove(ctx context.Context, p *verb.Program, dry, asJSON bool, f func(conte
 		}
 	}
 	if n := len(out.Removed) - own.lines; n > 0 {
-		s.Printf("%s %s that belonged to these\n", word, verb.Count(n, "version"))
+		s.Printf("%s %s that belonged to these\n", word, diag.Count(n, "version"))
 	}
 	if dry {
 		keptLines(p, out)
 	}
-	what := verb.Count(len(out.Removed), "version") + ", " + verb.Count(out.Objects, "stored file") + ", " + term.Size(out.Bytes)
+	what := diag.Count(len(out.Removed), "version") + ", " + diag.Count(out.Objects, "stored file") + ", " + term.Size(out.Bytes)
 	switch {
 	case dry:
 		s.Println("Dry run: nothing is deleted. It would be " + what + ".")
@@ -169,6 +169,6 @@ func keptLines(p *verb.Program, out removal.Removal) {
 		p.Streams.Printf("keep %s: %s\n", term.Clean(k.String()), term.Clean(strings.Join(why, "; ")))
 	}
 	if left > 0 {
-		p.Streams.Printf("keep %s that belong to these\n", verb.Count(left, "version"))
+		p.Streams.Printf("keep %s that belong to these\n", diag.Count(left, "version"))
 	}
 }

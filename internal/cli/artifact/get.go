@@ -9,6 +9,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/artifactstore"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/term"
 )
@@ -93,7 +94,7 @@ func fetch(ctx context.Context, p *verb.Program, l *artifactstore.Library, id st
 }
 
 func wrote(p *verb.Program, out artifactstore.Got) {
-	p.Streams.Printf("%s: v%d (%s, %s) in %s\n", term.Clean(out.ID), out.Version, verb.Count(out.Files, "file"), term.Size(out.Size), term.Clean(out.Path))
+	p.Streams.Printf("%s: v%d (%s, %s) in %s\n", term.Clean(out.ID), out.Version, diag.Count(out.Files, "file"), term.Size(out.Size), term.Clean(out.Path))
 }
 
 // newGetMany fetches several artifacts, each into a folder of its own.

@@ -117,7 +117,7 @@ func store(ctx context.Context, p *verb.Program, put artifactstore.Put, asJSON b
 			return jerr
 		}
 	} else if err == nil {
-		p.Streams.Printf("%s: v%d (%s, %s, %s)\n", term.Clean(out.ID), out.Version, out.Type, verb.Count(out.Files, "file"), term.Size(out.Size))
+		p.Streams.Printf("%s: v%d (%s, %s, %s)\n", term.Clean(out.ID), out.Version, out.Type, diag.Count(out.Files, "file"), term.Size(out.Size))
 	}
 	return err
 }

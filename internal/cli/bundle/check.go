@@ -72,7 +72,7 @@ func check(ctx context.Context, p *verb.Program, text string, allowUnknown, asJS
 func counted(c app.Checked) string {
 	var parts []string
 	for _, f := range c.Folders {
-		parts = append(parts, verb.Count(f.N, f.One))
+		parts = append(parts, diag.Count(f.N, f.One))
 	}
 	return strings.Join(parts, ", ")
 }

@@ -8,6 +8,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/term"
 )
 
@@ -57,10 +58,10 @@ func List(ctx context.Context, p *verb.Program, asJSON bool) error {
 func contents(b app.Description) string {
 	var parts []string
 	if b.Tasks > 0 {
-		parts = append(parts, verb.Count(b.Tasks, "task"))
+		parts = append(parts, diag.Count(b.Tasks, "task"))
 	}
 	if b.Evals > 0 {
-		parts = append(parts, verb.Count(b.Evals, "eval"))
+		parts = append(parts, diag.Count(b.Evals, "eval"))
 	}
 	return strings.Join(parts, ", ")
 }

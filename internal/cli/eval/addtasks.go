@@ -60,5 +60,5 @@ func addTasks(ctx context.Context, p *verb.Program, file, id string, version int
 		}
 		l, out.Version, out.Tasks, out.Added, out.Replaced = found, w.Version, w.N, w.Added, w.Replaced
 	}
-	return out.print(p, l, asJSON, fmt.Sprintf("%s: %d added, %d replaced", verb.Count(out.Tasks, "task"), len(out.Added), len(out.Replaced)))
+	return out.print(p, l, asJSON, fmt.Sprintf("%s: %d added, %d replaced", diag.Count(out.Tasks, "task"), len(out.Added), len(out.Replaced)))
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	evals "agentenv.internal/agentenv/internal/eval"
 	"agentenv.internal/agentenv/internal/term"
 )
@@ -87,7 +88,7 @@ func compare(ctx context.Context, p *verb.Program, a, b string, asJSON bool) err
 }
 
 func meanText(s *evals.Stats) string {
-	text := fmt.Sprintf("%s, %d passed", verb.Count(s.N, "trial"), s.Passed)
+	text := fmt.Sprintf("%s, %d passed", diag.Count(s.N, "trial"), s.Passed)
 	if s.Mean != nil {
 		text += ", mean " + verb.Score(*s.Mean)
 	}

@@ -81,5 +81,5 @@ func create(ctx context.Context, p *verb.Program, file, id string, asJSON bool) 
 		}
 		l, out.Version, out.Tasks = found, w.Version, w.N
 	}
-	return out.print(p, l, asJSON, verb.Count(out.Tasks, "task"))
+	return out.print(p, l, asJSON, diag.Count(out.Tasks, "task"))
 }

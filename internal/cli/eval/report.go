@@ -15,6 +15,7 @@ import (
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	evals "agentenv.internal/agentenv/internal/eval"
 	"agentenv.internal/agentenv/internal/eval/report"
 	"agentenv.internal/agentenv/internal/runlog"
@@ -129,7 +130,7 @@ func reportText(w *bytes.Buffer, r *report.Report) {
 	if r.Version > 0 {
 		name += fmt.Sprintf(" v%d", r.Version)
 	}
-	fmt.Fprintf(w, "%s, eval run %s, %s × %d\n", term.Clean(strings.TrimSpace(name)), r.ID, verb.Count(len(r.Tasks), "task"), r.K)
+	fmt.Fprintf(w, "%s, eval run %s, %s × %d\n", term.Clean(strings.TrimSpace(name)), r.ID, diag.Count(len(r.Tasks), "task"), r.K)
 	if r.Scripted {
 		fmt.Fprintln(w, "A scripted model played a written dialogue: these figures say nothing of any model.")
 	}
@@ -146,7 +147,7 @@ func reportText(w *bytes.Buffer, r *report.Report) {
 	}
 	fmt.Fprintln(w)
 	_ = t.Text(w) // into a buffer
-	fmt.Fprintf(w, "\n%s: %s\n", verb.Count(r.N, "trial"), countsText(&r.Counts))
+	fmt.Fprintf(w, "\n%s: %s\n", diag.Count(r.N, "trial"), countsText(&r.Counts))
 	if r.Detectable != nil {
 		fmt.Fprintf(w, "Smallest difference to another such eval run that would be found: %s\n", verb.Score(*r.Detectable))
 	}

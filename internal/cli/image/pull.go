@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/image"
 )
 
@@ -57,7 +58,7 @@ func pull(ctx context.Context, p *verb.Program, ref string, asJSON bool) error {
 	p.Streams.Printf("%s\n", root.Ref)
 	if root.Owners == image.OwnersOne && root.Unowned > 0 {
 		p.Streams.Note("%s of it could not keep their owner: give yourself a range of ids in /etc/subuid and /etc/subgid and install the package uidmap, or use root.",
-			verb.Count(root.Unowned, "file"))
+			diag.Count(root.Unowned, "file"))
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/term"
 )
@@ -88,9 +89,9 @@ func check(ctx context.Context, p *verb.Program, cmd *cobra.Command, asJSON bool
 	case trouble != nil:
 		return fmt.Errorf("the configuration can't be used: %s", trouble.Reason)
 	case len(groups) > 0:
-		return fmt.Errorf("%s of the configuration did not take effect", verb.Count(len(groups), "table"))
+		return fmt.Errorf("%s of the configuration did not take effect", diag.Count(len(groups), "table"))
 	case !ok:
-		return fmt.Errorf("the metadata of %s can't be read", verb.Count(len(r.Discovery), "package"))
+		return fmt.Errorf("the metadata of %s can't be read", diag.Count(len(r.Discovery), "package"))
 	}
 	p.Streams.Printf("ok: %d plugin package(s), %d contribution(s), all in effect\n", len(r.Plugins), total)
 	return nil

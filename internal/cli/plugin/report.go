@@ -10,6 +10,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/internal/term"
 )
@@ -155,7 +156,7 @@ func provides(pl dist.Plugin) string {
 		for ; i < len(pl.Contributions) && pl.Contributions[i].Group == group; i++ {
 			n++
 		}
-		out = append(out, verb.Count(n, dist.GroupWord(group)))
+		out = append(out, diag.Count(n, dist.GroupWord(group)))
 	}
 	return strings.Join(out, ", ")
 }

@@ -19,6 +19,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/store"
@@ -104,7 +105,7 @@ func export(ctx context.Context, p *verb.Program, text, file string) error {
 	if err := atomicfile.Write(file, 0o644, write); err != nil {
 		return err
 	}
-	p.Streams.Note("Wrote %s: %s, %s", term.Clean(file), verb.Count(len(x.Events), "event"), verb.Count(len(x.Objects), "object"))
+	p.Streams.Note("Wrote %s: %s, %s", term.Clean(file), diag.Count(len(x.Events), "event"), diag.Count(len(x.Objects), "object"))
 	return nil
 }
 
@@ -219,7 +220,7 @@ func exportFilm(ctx context.Context, p *verb.Program, text, file string, number 
 	case number == 0 && n > 1:
 		return verb.Usagef("%s has %d films: choose one by --screen 1 to %d", id, n, n)
 	case number < 0 || number > n:
-		return verb.Usagef("%s has %s, and no --screen %d", id, verb.Count(n, "film"), number)
+		return verb.Usagef("%s has %s, and no --screen %d", id, diag.Count(n, "film"), number)
 	}
 	f := rec.Films[max(number, 1)-1]
 	a, err := p.App()

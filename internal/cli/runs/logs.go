@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/ref"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/step"
@@ -156,7 +157,7 @@ func what(e runlog.Event) string {
 	switch e.Kind {
 	case runlog.RunStarted:
 		if d := (runlog.RunStart{}); decode(&d) {
-			return "run started: " + verb.Count(len(d.Steps), "step")
+			return "run started: " + diag.Count(len(d.Steps), "step")
 		}
 	case runlog.RunEnded:
 		if d := (runlog.RunEnd{}); decode(&d) {
@@ -217,7 +218,7 @@ func what(e runlog.Event) string {
 			case "errand":
 				what = "what an agent did for a trigger"
 			}
-			return fmt.Sprintf("%s of environment %s is kept: %s, %s", what, d.Env, verb.Count(int(d.Size), "byte"), d.Digest)
+			return fmt.Sprintf("%s of environment %s is kept: %s, %s", what, d.Env, diag.Count(int(d.Size), "byte"), d.Digest)
 		}
 	}
 	return e.Kind + " " + string(e.Data) // an event of a newer program

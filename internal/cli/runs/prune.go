@@ -8,6 +8,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/app"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/term"
 )
 
@@ -76,11 +77,11 @@ func prune(ctx context.Context, p *verb.Program, o app.RunPrune, asJSON bool) er
 	}
 	switch {
 	case o.Dry:
-		p.Streams.Note("Would forget %s; %d would stay.", verb.Count(len(out.Runs), "run"), out.Kept)
+		p.Streams.Note("Would forget %s; %d would stay.", diag.Count(len(out.Runs), "run"), out.Kept)
 	case out.Bytes > 0:
-		p.Streams.Note("Forgot %s; %d stay. Freed %s.", verb.Count(len(out.Runs), "run"), out.Kept, term.Size(out.Bytes))
+		p.Streams.Note("Forgot %s; %d stay. Freed %s.", diag.Count(len(out.Runs), "run"), out.Kept, term.Size(out.Bytes))
 	default:
-		p.Streams.Note("Forgot %s; %d stay.", verb.Count(len(out.Runs), "run"), out.Kept)
+		p.Streams.Note("Forgot %s; %d stay.", diag.Count(len(out.Runs), "run"), out.Kept)
 	}
 	return nil
 }

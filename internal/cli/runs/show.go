@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/runlog"
 	"agentenv.internal/agentenv/internal/sandbox"
 	"agentenv.internal/agentenv/internal/step"
@@ -98,7 +99,7 @@ func printRecord(s *term.Streams, r runlog.Record, now time.Time) {
 		line("", "nobody drives it: agent-env runs resume, or cancel")
 	}
 	if r.Epochs > 1 {
-		line("resumed", verb.Count(r.Epochs-1, "time"))
+		line("resumed", diag.Count(r.Epochs-1, "time"))
 	}
 	if r.Cost != (runlog.Cost{}) {
 		line("cost", costText(r.Cost))

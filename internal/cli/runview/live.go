@@ -7,7 +7,7 @@ import (
 	"sync"
 
 	"agentenv.internal/agentenv/internal/bundlerun"
-	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/run"
 	"agentenv.internal/agentenv/internal/term"
 )
@@ -108,7 +108,7 @@ func (l *live) relabel(r *liveRun) {
 	}
 	if l.all == nil {
 		if n := l.standing(); n > 0 {
-			text += ", " + verb.Count(n, "sandbox")
+			text += ", " + diag.Count(n, "sandbox")
 		}
 	}
 	r.bar.SetLabel(text)
@@ -120,9 +120,9 @@ func (l *live) summed() {
 	if l.all == nil {
 		return
 	}
-	text := verb.Count(len(l.runs), "run") + " under way"
+	text := diag.Count(len(l.runs), "run") + " under way"
 	if n := l.standing(); n > 0 {
-		text += ", " + verb.Count(n, "sandbox")
+		text += ", " + diag.Count(n, "sandbox")
 	}
 	l.all.SetLabel(text)
 }

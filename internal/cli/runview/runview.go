@@ -92,7 +92,7 @@ func Interruptible(ctx context.Context, p *verb.Program, a *app.App) (stop func(
 func cancelling(sandboxes int) string {
 	text := "Cancelling"
 	if sandboxes > 0 {
-		text += ": taking down " + verb.Count(sandboxes, "sandbox")
+		text += ": taking down " + diag.Count(sandboxes, "sandbox")
 	}
 	return text + " (Ctrl-C again to stop now)"
 }
@@ -106,7 +106,7 @@ func Hold(ctx context.Context, p *verb.Program, engine *bundlerun.Engine, sum *b
 			last = k.Box.Expires
 		}
 	}
-	p.Streams.Note("\nHolding %s up until %s; Ctrl-C takes them down.", verb.Count(n, "sandbox"), verb.Time(p.Streams, last))
+	p.Streams.Note("\nHolding %s up until %s; Ctrl-C takes them down.", diag.Count(n, "sandbox"), verb.Time(p.Streams, last))
 	select {
 	case <-ctx.Done():
 	case <-time.After(time.Until(last)):
@@ -114,7 +114,7 @@ func Hold(ctx context.Context, p *verb.Program, engine *bundlerun.Engine, sum *b
 	before := sum.TornDown
 	err := engine.Down(ctx, sum)
 	if !asJSON {
-		p.Streams.Printf("\nTore down %s.\n", verb.Count(sum.TornDown-before, "sandbox"))
+		p.Streams.Printf("\nTore down %s.\n", diag.Count(sum.TornDown-before, "sandbox"))
 	}
 	return err
 }

@@ -212,10 +212,10 @@ func (r *textReporter) Summary(s *bundlerun.Summary, _ int) {
 		r.kept(s)
 	}
 	if s.Held > 0 {
-		r.s.Problem("Held back %s that would have met it too: %s", verb.Count(s.Held, "run"), term.Clean(s.Halted))
+		r.s.Problem("Held back %s that would have met it too: %s", diag.Count(s.Held, "run"), term.Clean(s.Halted))
 	}
 	if s.TornDown > 0 {
-		r.s.Printf("\nTore down %s.\n", verb.Count(s.TornDown, "sandbox"))
+		r.s.Printf("\nTore down %s.\n", diag.Count(s.TornDown, "sandbox"))
 	}
 	if len(s.StillUp) > 0 {
 		r.s.Problem("Still up:")
@@ -300,7 +300,7 @@ func evalText(e bundlerun.EvalResult) string {
 
 // statsText is what several trials say together: "6 runs, 4 passed; mean score 0.8; pass@1 0.67, pass@3 1".
 func statsText(s *bundlerun.Summary) string {
-	text := fmt.Sprintf("%s, %d passed", verb.Count(s.N, "run"), s.Passed)
+	text := fmt.Sprintf("%s, %d passed", diag.Count(s.N, "run"), s.Passed)
 	if s.Mean != nil {
 		text += "; mean score " + verb.Score(*s.Mean)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"agentenv.internal/agentenv/internal/archive"
 	"agentenv.internal/agentenv/internal/cli/verb"
+	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/term"
 )
@@ -82,13 +83,13 @@ func copyFiles(ctx context.Context, p *verb.Program, source, target string, asJS
 	if asJSON {
 		err = p.Streams.JSON(res)
 	} else {
-		p.Streams.Note("Copied %s, %s.", verb.Count(res.Files, "file"), term.Size(res.Bytes))
+		p.Streams.Note("Copied %s, %s.", diag.Count(res.Files, "file"), term.Size(res.Bytes))
 		for _, r := range res.LeftOut {
 			p.Streams.Note("Left out %s", term.Clean(r.String()))
 		}
 	}
 	if n := len(res.LeftOut); err == nil && n > 0 {
-		return fmt.Errorf("%s left out", verb.Count(n, "file"))
+		return fmt.Errorf("%s left out", diag.Count(n, "file"))
 	}
 	return err
 }

@@ -75,7 +75,7 @@ func create(ctx context.Context, p *verb.Program, file string, o createOptions) 
 		return err
 	}
 	if !*o.json {
-		p.Streams.Printf("%s: v%d (%s)\n", term.Clean(out.ID), out.Version, verb.Count(out.Steps, "step"))
+		p.Streams.Printf("%s: v%d (%s)\n", term.Clean(out.ID), out.Version, diag.Count(out.Steps, "step"))
 	}
 	return nil
 }

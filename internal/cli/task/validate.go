@@ -98,7 +98,7 @@ func validate(ctx context.Context, p *verb.Program, text string, file bool, o va
 		return err
 	}
 	if !*o.json {
-		p.Streams.Printf("%s: %s: no problems\n", term.Clean(text), verb.Count(out.Steps, "step"))
+		p.Streams.Printf("%s: %s: no problems\n", term.Clean(text), diag.Count(out.Steps, "step"))
 	}
 	return nil
 }

@@ -71,7 +71,7 @@ func (p *Program) Sweep(ctx context.Context, a *app.App) {
 		p.Streams.Detail("sweep dead sandboxes: %v", err)
 	}
 	if len(swept) > 0 {
-		p.Streams.Note("Swept what was left of %s: %s", Count(len(swept), "dead sandbox"), strings.Join(swept, ", "))
+		p.Streams.Note("Swept what was left of %s: %s", diag.Count(len(swept), "dead sandbox"), strings.Join(swept, ", "))
 	}
 }
 

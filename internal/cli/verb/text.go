@@ -45,18 +45,6 @@ func Scores(scores map[string]float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// Count spells a number of things: "1 task", "2 tasks", "2 sandboxes".
-func Count(n int, one string) string {
-	switch {
-	case n == 1:
-		return "1 " + one
-	case strings.HasSuffix(one, "x"):
-		return fmt.Sprintf("%d %ses", n, one)
-	default:
-		return fmt.Sprintf("%d %ss", n, one)
-	}
-}
-
 // Levels are what --isolation takes, weakest first.
 func Levels() []string {
 	return []string{sandbox.LevelNone, sandbox.LevelNamespaces, sandbox.LevelContainer}

@@ -56,11 +56,6 @@ func TestSpelling(t *testing.T) {
 	if got := Scores(map[string]float64{"b": 1, "a": 0.25}); got != "a: 0.25, b: 1" {
 		t.Error(got)
 	}
-	for n, want := range map[int]string{0: "0 sandboxes", 1: "1 sandbox", 2: "2 sandboxes"} {
-		if got := Count(n, "sandbox"); got != want {
-			t.Error(got)
-		}
-	}
 	s, _, _ := term.Buffers("")
 	at := time.Date(2026, 11, 30, 12, 0, 0, 999, time.FixedZone("", 3600))
 	if got := Time(s, at); got != "2026-11-30T11:00:00Z" {

@@ -2,6 +2,8 @@ package report
 
 import (
 	"strings"
+
+	"agentenv.internal/agentenv/internal/diag"
 )
 
 func (p *page) head(r *Report) {
@@ -25,7 +27,7 @@ func (p *page) head(r *Report) {
 	if r.Version > 0 {
 		p.add(` <span class="soft">v%d</span>`, r.Version)
 	}
-	p.add("</h1>\n<p>Eval run <code>%s</code>, %d tasks × %d, begun %s</p>\n", text(r.ID), len(r.Tasks), r.K, r.Created.UTC().Format("2006-01-02 15:04 UTC"))
+	p.add("</h1>\n<p>Eval run <code>%s</code>, %s × %d, begun %s</p>\n", text(r.ID), diag.Count(len(r.Tasks), "task"), r.K, r.Created.UTC().Format("2006-01-02 15:04 UTC"))
 	if r.Scripted {
 		p.add(`<p class="warn">A scripted model played a written dialogue in this eval: its figures show that the tasks work, and say nothing of any model.</p>` + "\n")
 	}
