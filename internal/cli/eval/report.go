@@ -152,7 +152,7 @@ func reportText(w *bytes.Buffer, r *report.Report) {
 		fmt.Fprintf(w, "Smallest difference to another such eval run that would be found: %s\n", verb.Score(*r.Detectable))
 	}
 	if r.TakenOver > 0 {
-		fmt.Fprintf(w, "In %s a person took over a computer: what they scored isn't the agent's alone\n", verb.Count(r.TakenOver, "trial"))
+		fmt.Fprintf(w, "In %s a person took over a computer: what they scored isn't the agent's alone\n", diag.Count(r.TakenOver, "trial"))
 	}
 	if r.Missing > 0 {
 		fmt.Fprintf(w, "%s no end on record; agent-env eval run --resume %s goes on\n", haveNo(r.Missing), r.ID)

@@ -203,7 +203,7 @@ func what(e runlog.Event) string {
 	case runlog.EnvTaken:
 		if d := (runlog.Taken{}); decode(&d) {
 			if d.Ended {
-				return fmt.Sprintf("the person (%s) gave computer %s of environment %s back after %s", d.By, d.Name, d.Env, verb.Count(int(d.Inputs), "input"))
+				return fmt.Sprintf("the person (%s) gave computer %s of environment %s back after %s", d.By, d.Name, d.Env, diag.Count(int(d.Inputs), "input"))
 			}
 			return fmt.Sprintf("a person (%s) takes over computer %s of environment %s", d.By, d.Name, d.Env)
 		}

@@ -146,7 +146,7 @@ func printHands(s *term.Streams, r runlog.Record) {
 	for _, h := range r.Hands {
 		till := "its end isn't on record"
 		if !h.To.IsZero() {
-			till = fmt.Sprintf("to %s, %s", verb.Time(s, h.To), verb.Count(int(h.Inputs), "input"))
+			till = fmt.Sprintf("to %s, %s", verb.Time(s, h.To), diag.Count(int(h.Inputs), "input"))
 		}
 		s.Printf("\na person took over %s of %s (%s): from %s, %s; the log of its calls has each input\n", term.Clean(h.Name), term.Clean(h.Env), term.Clean(h.By), verb.Time(s, h.From), till)
 	}
