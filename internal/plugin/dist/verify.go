@@ -37,14 +37,15 @@ func (w *work) verify(ctx context.Context) error {
 	}
 	var worse []Contribution // of what the change didn't touch
 	for _, p := range after.Plugins {
+		ours := p.Git == "" && changed(p.Name) // a git plugin may have the name of a distribution
 		for _, c := range p.Contributions {
 			bad := c.Status != Active && c.Status != Replaced && !(c.Status == Unloaded && o.Loader == nil)
-			if changed(p.Name) {
+			if ours {
 				w.out.Plugins = append(w.out.Plugins, c)
 				w.tell(c)
 			}
 			switch {
-			case bad && changed(p.Name):
+			case bad && ours:
 				w.problem("%s: %s is %s (%s)", p.Name, c.Name, c.Status, c.Reason)
 			case bad:
 				worse = append(worse, c)
@@ -138,8 +139,10 @@ func (w *work) worse(ctx context.Context, bad []Contribution) error {
 		return fmt.Errorf("check the plugin environment as it is: %w", err)
 	}
 	for _, c := range bad {
-		p, _ := before.Find(c.Package)
-		same := slices.ContainsFunc(p.Contributions, func(o Contribution) bool { return o.EntryPoint == c.EntryPoint && o.Status == c.Status })
+		same := slices.ContainsFunc(before.Plugins, func(p Plugin) bool {
+			return p.Git == c.Git && p.Canonical() == requirement.Canonical(c.Package) &&
+				slices.ContainsFunc(p.Contributions, func(o Contribution) bool { return o.EntryPoint == c.EntryPoint && o.Status == c.Status })
+		})
 		if !same {
 			w.problem("%s: %s would be %s (%s)", c.Package, c.Name, c.Status, c.Reason)
 		}
