@@ -33,7 +33,12 @@ func desktopOf(t *testing.T, hands string, o Observer) (*Envs, *Env, string) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "pressed"}}}, nil
 	})
 	driver := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true}))
-	t.Cleanup(driver.Close)
+	t.Cleanup(func() {
+		driver.Close()
+		for session := range s.Sessions() { // one whose client left without a word
+			_ = session.Close()
+		}
+	})
 	d := New(nil, nil, slog.New(slog.DiscardHandler))
 	d.Open("r", Policy{Observer: o})
 	e := NewEnvs(d, nil, EnvOptions{Hands: hands})

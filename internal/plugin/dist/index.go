@@ -108,7 +108,12 @@ func encodeIndex(root string, sites []string, times []int64, all []Distribution,
 		}
 		b.WriteByte('\n')
 	}
-	rel := func(path string) string { return strings.TrimPrefix(path, root+string(filepath.Separator)) }
+	rel := func(path string) string {
+		if path == root {
+			return "."
+		}
+		return strings.TrimPrefix(path, root+string(filepath.Separator))
+	}
 	line(indexFormat)
 	for i, s := range sites {
 		line(lineSite, rel(s), strconv.FormatInt(times[i], 10))

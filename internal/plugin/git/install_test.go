@@ -247,6 +247,7 @@ func TestHTTP(t *testing.T) {
 	t.Parallel()
 	r := gittest.Plugin(t, "web")
 	server := gittest.Serve(t, r)
+	moved := redirecting(t, server) + "/moved"
 	s := newStore(t)
 	mustInstall(t, s, false, Want{URL: server.Of(r), Ref: "main"})
 	before := server.Requests.Load()
@@ -261,14 +262,14 @@ func TestHTTP(t *testing.T) {
 	}
 	for name, allow := range map[string][]string{"": {host + "/moved", host + "/web"}, "no pattern": {host + "/moved"}} {
 		s := newStore(t, func(o *Options) { o.Policy.Allow = allow })
-		_, err := install(t.Context(), s, false, Want{URL: redirecting(t, server) + "/moved"})
+		_, err := install(t.Context(), s, false, Want{URL: moved})
 		if name == "" != (err == nil) || err != nil && !strings.Contains(err.Error(), name) {
 			t.Errorf("redirected with allow %v: %v", allow, err)
 		}
 	}
 }
 
-// redirecting makes a server send everything of /moved to /web.git.
+// redirecting makes a server that nobody has asked yet send everything of /moved to /web.git.
 func redirecting(t *testing.T, s *gittest.Server) string {
 	t.Helper()
 	s.Before = func(w http.ResponseWriter, r *http.Request) bool {
