@@ -41,7 +41,7 @@ func (a *App) Engine(ctx context.Context) (*bundlerun.Engine, error) {
 		return &bundlerun.Engine{
 			Bundle:    a.bundleOptions(ctx),
 			Executors: a.pluginExecutors(ctx, executors(s, w.deploy, envs, agents, func(ctx context.Context) (string, error) { return a.Config().HumanURL(ctx, a.secrets) }, data.NewDownloads(a.Config().PrivateDownloads()), verify.RubricsOptions{Store: s, Models: models, Panel: a.panel, Agents: verify.NewDeployedJudges(agents, models)})),
-			Store:     s, Runs: s.Runs(), Deploy: w.deploy, Log: a.opt.Log,
+			Store:     s, Runs: s.Runs(), Records: bundlerun.Records{Store: s, Dir: a.runsDir()}, Deploy: w.deploy, Log: a.opt.Log,
 			Machine: &bundlerun.Machine{
 				Floors: bundlerun.DefaultFloors(), Free: func() bundlerun.Free { return bundlerun.Look(a.Config().StateRoot()) },
 			},

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"agentenv.internal/agentenv/internal/bundlerun"
 	"agentenv.internal/agentenv/internal/catalog"
 	"agentenv.internal/agentenv/internal/deploy"
 	"agentenv.internal/agentenv/internal/diag"
@@ -192,7 +193,7 @@ func (a *App) BoxOutput(ctx context.Context, text string) (sandbox.Info, string,
 	return info, path, err
 }
 
-// SweepBoxes removes what dead sandboxes left, of every provider, and answers their ids.
+// SweepBoxes removes what dead sandboxes left, of every provider, and answers their ids. Films that killed runs left go into their records.
 func (a *App) SweepBoxes(ctx context.Context) ([]string, error) {
 	w, err := a.getWorld(ctx)
 	if err != nil {
@@ -203,7 +204,21 @@ func (a *App) SweepBoxes(ctx context.Context) ([]string, error) {
 	for _, s := range swept {
 		ids = append(ids, s.IDs...)
 	}
-	return ids, errors.Join(err, a.sweepPlugins(ctx))
+	return ids, errors.Join(err, a.sweepPlugins(ctx), a.keepLeftFilms(ctx))
+}
+
+// keepLeftFilms puts films that killed runs left into their records.
+func (a *App) keepLeftFilms(ctx context.Context) error {
+	r := bundlerun.Records{Dir: a.runsDir()}
+	if !r.Left() {
+		return nil
+	}
+	s, err := a.Store(ctx)
+	if err != nil {
+		return err
+	}
+	r.Store = s
+	return r.KeepLeft(ctx, s.Runs())
 }
 
 // Standing lists the sandboxes that runs of this process have up. It never waits for anything to be made.

@@ -40,6 +40,7 @@ type Engine struct {
 	Store     store.Store
 	Runs      runlog.Log
 	Deploy    *deploy.Deployments
+	Records   Records // where killed runs may have left films; the zero one: nowhere
 	Log       *slog.Logger
 	// Machine holds runs and steps back while there is no room for them; nil never does.
 	Machine *Machine

@@ -70,8 +70,10 @@ var _ deploy.Records = Records{}
 
 // Folder is a folder of a run's own. Nothing is made.
 func (r Records) Folder(run string) string {
-	return filepath.Join(r.Dir, ref.DigestOf([]byte(run)).Hex()[:20])
+	return r.at(ref.DigestOf([]byte(run)).Hex()[:20])
 }
+
+func (r Records) at(name string) string { return filepath.Join(r.Dir, name) }
 
 // Open reads a piece.
 func (r Records) Open(ctx context.Context, d ref.Digest) (io.ReadSeekCloser, int64, error) {

@@ -72,6 +72,7 @@ func (e *Engine) Resume(ctx context.Context, id string, o ResumeOptions, rep Rep
 	if err != nil {
 		return out, errors.Join(err, owner.Release(context.WithoutCancel(ctx)))
 	}
+	e.keepLeft(ctx, owner, id)
 	out.Version, out.Steps = j.task.Version, j.prior.Steps
 	s := Summary{Bundle: sum.Bundle, Group: sum.Group, Runs: []RunResult{}}
 	rep.RunStarted(j.ref)
@@ -210,6 +211,7 @@ func (e *Engine) Cancel(ctx context.Context, id string) (CancelOutcome, error) {
 	if err != nil {
 		return "", err
 	}
+	e.keepLeft(ctx, owner, id)
 	rec, err := runlog.Load(ctx, e.Runs, id)
 	if err != nil {
 		return "", errors.Join(err, owner.Release(context.WithoutCancel(ctx)))

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"hash/crc32"
 	"image"
+	"image/draw"
 	"image/png"
 	"net/http"
 	"net/http/httptest"
@@ -21,6 +22,8 @@ import (
 	"time"
 
 	"github.com/chromedp/chromedp"
+
+	"agentenv.internal/agentenv/sdk/computer"
 )
 
 // A bundle whose verifier opens the menu of the window manager at one place, closes it, and opens it at another.
@@ -100,16 +103,46 @@ func (p *program) film() (film []byte, status string) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if left, err := filepath.Glob(filepath.Join(p.home, "state/agentenv/runs/*")); err != nil || len(left) > 0 {
+	leavings := "state/agentenv/runs/*"
+	if list.Runs[0].Status == "interrupted" { // the log of its calls goes on when it does
+		leavings += "/screen *"
+	}
+	if left, err := filepath.Glob(filepath.Join(p.home, leavings)); err != nil || len(left) > 0 {
 		p.t.Errorf("the run left %v %v", left, err)
 	}
 	return film, list.Runs[0].Status
 }
 
-// lastPicture is that of an animated PNG, which is of the whole screen.
+// lastPicture is what an animated PNG shows in the end.
 func lastPicture(t *testing.T, film []byte) image.Image {
 	t.Helper()
 	var head, data []byte
+	var place image.Point
+	var canvas *image.RGBA
+	show := func() {
+		if data == nil {
+			return
+		}
+		out := []byte("\x89PNG\r\n\x1a\n")
+		for _, c := range []struct {
+			name string
+			body []byte
+		}{{"IHDR", head}, {"IDAT", data}, {"IEND", nil}} {
+			out = binary.BigEndian.AppendUint32(out, uint32(len(c.body)))
+			from := len(out)
+			out = append(append(out, c.name...), c.body...)
+			out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(out[from:]))
+		}
+		m, err := png.Decode(bytes.NewReader(out))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if canvas == nil { // the first is of the whole screen
+			canvas = image.NewRGBA(m.Bounds())
+		}
+		draw.Draw(canvas, m.Bounds().Add(place), m, image.Point{}, draw.Src)
+		data = nil
+	}
 	for at := 8; at+12 <= len(film); {
 		n := int(binary.BigEndian.Uint32(film[at:]))
 		body := film[at+8 : at+8+n]
@@ -117,8 +150,9 @@ func lastPicture(t *testing.T, film []byte) image.Image {
 		case "IHDR":
 			head = slices.Clone(body)
 		case "fcTL":
+			show()
 			copy(head, body[4:12])
-			data = nil
+			place = image.Pt(int(binary.BigEndian.Uint32(body[12:])), int(binary.BigEndian.Uint32(body[16:])))
 		case "IDAT":
 			data = append(data, body...)
 		case "fdAT":
@@ -126,21 +160,8 @@ func lastPicture(t *testing.T, film []byte) image.Image {
 		}
 		at += 12 + n
 	}
-	out := []byte("\x89PNG\r\n\x1a\n")
-	for _, c := range []struct {
-		name string
-		body []byte
-	}{{"IHDR", head}, {"IDAT", data}, {"IEND", nil}} {
-		out = binary.BigEndian.AppendUint32(out, uint32(len(c.body)))
-		from := len(out)
-		out = append(append(out, c.name...), c.body...)
-		out = binary.BigEndian.AppendUint32(out, crc32.ChecksumIEEE(out[from:]))
-	}
-	m, err := png.Decode(bytes.NewReader(out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
+	show()
+	return canvas
 }
 
 // menus tells at which of both places a menu is: it has other colours than the desktop's one.
@@ -207,7 +228,7 @@ func TestFilmInChromium(t *testing.T) {
 	}
 }
 
-// TestFilmOfRunsThatFail: the film of a run that fails, and of one that is cancelled, goes to what was seen last.
+// TestFilmOfRunsThatFail: the film of a run that fails, of one that is cancelled, and of one that is killed, goes to what was seen last.
 func TestFilmOfRunsThatFail(t *testing.T) {
 	d := newDesk(t, "")
 	p := newProgram(t, d)
@@ -221,23 +242,7 @@ func TestFilmOfRunsThatFail(t *testing.T) {
 	}
 
 	p.bundle("await asyncio.sleep(100)")
-	cmd := p.start("--record-screen")
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		found, err := filepath.Glob(filepath.Join(p.home, "state/agentenv/runs/*/screen *.png"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(found) == 1 {
-			// Three changes are written once the fourth has come: the second menu.
-			if b, err := os.ReadFile(found[0]); err == nil && bytes.Count(b, []byte("fcTL")) >= 3 {
-				break
-			}
-		}
-		if time.Now().After(end) {
-			t.Fatal("nothing is filmed")
-		}
-	}
-	time.Sleep(5 * time.Second) // a screen may change more often than its menus do
+	cmd := p.filming()
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
@@ -248,4 +253,60 @@ func TestFilmOfRunsThatFail(t *testing.T) {
 	if got := menus(lastPicture(t, film), 0, 0); status != "cancelled" || got != "B" {
 		t.Errorf("%s, and the last picture has the menus %q", status, got)
 	}
+
+	// The next command keeps what a run has left that was killed.
+	cmd = p.filming()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("the run should be killed")
+	}
+	film, status = p.film()
+	if got := menus(lastPicture(t, film), 0, 0); status != "interrupted" || got != "B" || !bytes.HasSuffix(film, []byte("IEND\xaeB`\x82")) {
+		t.Errorf("%s, and the last picture has the menus %q", status, got)
+	}
+}
+
+// filming starts a run that is filmed, and answers once the film has the second menu.
+func (p *program) filming() *exec.Cmd {
+	t := p.t
+	t.Helper()
+	cmd := p.start("--record-screen")
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		found, err := filepath.Glob(filepath.Join(p.home, "state/agentenv/runs/*/screen *.png"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(found) == 1 {
+			// The film so far is a whole one in another file.
+			if b, err := os.ReadFile(found[0]); err == nil && p.shows(b) == "B" {
+				return cmd
+			}
+		}
+		if time.Now().After(end) {
+			t.Fatal("nothing is filmed")
+		}
+	}
+}
+
+// shows tells which menus the film so far shows in the end; "" of one that has nothing yet.
+func (p *program) shows(film []byte) string {
+	p.t.Helper()
+	f, err := os.Create(filepath.Join(p.t.TempDir(), "film"))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.Write(film); err != nil {
+		p.t.Fatal(err)
+	}
+	if n, err := computer.MendFilm(f); err != nil || n == 0 {
+		return ""
+	}
+	b, err := os.ReadFile(f.Name())
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return menus(lastPicture(p.t, b), 0, 0)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -44,7 +45,7 @@ func (e *Envs) films(ctx context.Context, r EnvRequest, v *Env) error {
 		if s.computer == nil || s.away != nil {
 			continue
 		}
-		f, err := startFilm(ctx, s, e.maker.options.Records.Folder(r.Run))
+		f, err := startFilm(ctx, s, e.maker.options.Records.Folder(r.Run), filmNote{v.ID, v.Instance, v.Step})
 		if err != nil {
 			return fmt.Errorf("film the screen of %s: %w", diag.Repr(s.Name), err)
 		}
@@ -54,11 +55,14 @@ func (e *Envs) films(ctx context.Context, r EnvRequest, v *Env) error {
 }
 
 // startFilm films until stop.
-func startFilm(ctx context.Context, s *Server, dir string) (*film, error) {
+func startFilm(ctx context.Context, s *Server, dir string, about filmNote) (*film, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
 	f := &film{server: s, path: filepath.Join(dir, "screen "+fileName(s.Name)+" "+strings.ToLower(rand.Text()[:8])+".png"), ended: make(chan struct{})}
+	if err := f.note(about); err != nil {
+		return nil, err
+	}
 	file, err := os.OpenFile(f.path, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -99,20 +103,28 @@ func (e *Envs) keepFilms(ctx context.Context, v *Env) error {
 // keepFilm keeps what was filmed, also when something was wrong with it in the end.
 func (e *Envs) keepFilm(ctx context.Context, v *Env, f *film) error {
 	if f.got.Pictures == 0 {
-		return errors.Join(f.err, errors.New("it never showed"), os.Remove(f.path))
+		return errors.Join(f.err, errors.New("it never showed"), f.remove())
 	}
-	in, err := os.Open(f.path)
+	in, err := os.OpenFile(f.path, os.O_RDWR, 0)
 	if err != nil {
 		return errors.Join(f.err, err)
 	}
 	defer in.Close()
+	if f.err != nil { // what was wrong may have left half a picture
+		if _, err := computer.MendFilm(in); err != nil {
+			return errors.Join(f.err, err)
+		}
+		if _, err := in.Seek(0, io.SeekStart); err != nil {
+			return errors.Join(f.err, err)
+		}
+	}
 	if _, err = e.keep(context.WithoutCancel(ctx), v, PieceScreen, in); err != nil {
 		return errors.Join(f.err, err)
 	}
 	if f.got.Truncated {
 		e.log.Warn("the film of a screen got too large: all but its last picture is missing from there on", "env", v.ID, "computer", f.server.Name, "bytes", f.got.Bytes)
 	}
-	err = os.Remove(f.path)
+	err = f.remove()
 	_ = os.Remove(filepath.Dir(f.path)) // the last one's; other files keep it
 	return errors.Join(f.err, err)
 }

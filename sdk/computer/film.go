@@ -15,16 +15,16 @@ import (
 )
 
 // Film writes what a screen showed as an animated PNG, which browsers play as they show any image: exact pixels, of each moment only what changed, once
-// through. It is a whole film after every Add but for its end, which Close writes.
+// through. After every Add the file has all that was added; its end, which Close writes, MendFilm writes too.
 type Film struct {
-	w       io.WriteSeeker
-	screen  Size // of the film
-	shown   Size // of the pieces
-	waiting Piece
-	has     bool // something waits to learn how long it stands
-	count   uint32
-	order   uint32
-	size    int64
+	w      io.WriteSeeker
+	screen Size // of the film
+	shown  Size // of the pieces
+	last   filmed
+	at     int64 // where the file has last's control chunk
+	count  uint32
+	order  uint32
+	size   int64
 }
 
 const (
@@ -40,15 +40,12 @@ func (f *Film) Size() int64 { return f.size }
 
 // Pictures is how many pictures the film has.
 func (f *Film) Pictures() int {
-	if f.has {
-		return int(f.count) + 1
-	}
 	return int(f.count)
 }
 
 // Add puts a piece at the end. The first is of the whole screen.
 func (f *Film) Add(p Piece) error {
-	if !f.has && f.count == 0 {
+	if f.size == 0 {
 		if err := f.begin(p); err != nil {
 			return err
 		}
@@ -60,19 +57,18 @@ func (f *Film) Add(p Piece) error {
 	if !visible {
 		return nil
 	}
-	if err := f.flush(p.At); err != nil {
+	if err := f.stood(p.At); err != nil {
 		return err
 	}
-	f.waiting, f.has = p, true
-	return nil
+	return f.put(p)
 }
 
 // Close ends the film at a time. A film of nothing stays an empty file.
 func (f *Film) Close(at time.Time) error {
-	if !f.has {
+	if f.count == 0 {
 		return nil
 	}
-	if err := f.flush(at); err != nil {
+	if err := f.stood(at); err != nil {
 		return err
 	}
 	return f.write(chunk(nil, "IEND", nil))
@@ -105,24 +101,14 @@ func (f *Film) control(to []byte) []byte {
 	return chunk(to, "acTL", binary.BigEndian.AppendUint32(b, once))
 }
 
-// flush writes the picture that waits, which stood until now.
-func (f *Film) flush(until time.Time) error {
-	if !f.has {
-		return nil
-	}
-	f.has = false
-	size, data, err := pictureData(f.waiting.PNG)
+// put writes a picture, of which nobody knows yet how long it stands.
+func (f *Film) put(p Piece) error {
+	size, data, err := pictureData(p.PNG)
 	if err != nil {
 		return fmt.Errorf("film the screen: %w", err)
 	}
-	number, per := delay(until.Sub(f.waiting.At))
-	b := binary.BigEndian.AppendUint32(nil, f.next())
-	for _, n := range []int{size.X, size.Y, f.waiting.Place.X, f.waiting.Place.Y} {
-		b = binary.BigEndian.AppendUint32(b, uint32(n))
-	}
-	b = binary.BigEndian.AppendUint16(b, number)
-	b = binary.BigEndian.AppendUint16(b, per)
-	out := chunk(nil, "fcTL", append(b, 0, 0)) // stays, over what was there
+	f.last, f.at = filmed{order: f.next(), size: size, place: p.Place, from: p.At}, f.size
+	out := f.last.control(0)
 	for _, d := range data {
 		if f.count == 0 {
 			out = chunk(out, "IDAT", d)
@@ -133,9 +119,23 @@ func (f *Film) flush(until time.Time) error {
 	if err := f.write(out); err != nil {
 		return err
 	}
-	f.count++
-	if _, err = f.w.Seek(pngHeader, io.SeekStart); err == nil {
-		_, err = f.w.Write(f.control(nil))
+	f.count++ // once all of it is there, so that a film cut off by a kill counts whole pictures alone
+	return f.patch(pngHeader, f.control(nil))
+}
+
+// stood says of the last picture how long it stood.
+func (f *Film) stood(until time.Time) error {
+	if f.count == 0 {
+		return nil
+	}
+	return f.patch(f.at, f.last.control(until.Sub(f.last.from)))
+}
+
+// patch writes over what is at a place, and goes back to the end.
+func (f *Film) patch(at int64, b []byte) error {
+	_, err := f.w.Seek(at, io.SeekStart)
+	if err == nil {
+		_, err = f.w.Write(b)
 	}
 	if err == nil {
 		_, err = f.w.Seek(0, io.SeekEnd)
@@ -144,6 +144,26 @@ func (f *Film) flush(until time.Time) error {
 		return fmt.Errorf("film the screen: %w", err)
 	}
 	return nil
+}
+
+// filmed is what a film says of one picture.
+type filmed struct {
+	order uint32
+	size  image.Point
+	place image.Point
+	from  time.Time
+}
+
+// control is the chunk before a picture's data.
+func (p *filmed) control(stood time.Duration) []byte {
+	b := binary.BigEndian.AppendUint32(nil, p.order)
+	for _, n := range []int{p.size.X, p.size.Y, p.place.X, p.place.Y} {
+		b = binary.BigEndian.AppendUint32(b, uint32(n))
+	}
+	number, per := delay(stood)
+	b = binary.BigEndian.AppendUint16(b, number)
+	b = binary.BigEndian.AppendUint16(b, per)
+	return chunk(nil, "fcTL", append(b, 0, 0)) // stays, over what was there
 }
 
 func (f *Film) next() uint32 {
@@ -162,7 +182,7 @@ func (f *Film) fit(p Piece) (Piece, bool, error) {
 	all := image.Rect(0, 0, f.screen.Width, f.screen.Height)
 	box := image.Rectangle{Min: p.Place, Max: p.Place.Add(size)}
 	if !fresh && box.In(all) {
-		if f.count == 0 && !f.has && box != all {
+		if f.count == 0 && box != all {
 			return p, false, errors.New("the first picture isn't of the whole screen")
 		}
 		return p, true, nil

@@ -252,8 +252,11 @@ func TestRecord(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	// A picture is written when the next one comes.
+	// Each picture is written as it comes.
 	size := waitSize(0)
+	if b, err := os.ReadFile(path); err != nil || !bytes.Contains(b, []byte("IDAT")) {
+		t.Errorf("the first picture waits: %v", err)
+	}
 	d.spot(100, 60)
 	size = waitSize(size)
 	d.spot(120, 70)
@@ -311,8 +314,17 @@ func TestFilm(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
+	one, err := os.Create(filepath.Join(t.TempDir(), "one.png"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer one.Close()
+	first, err := computer.Record(t.Context(), http.DefaultClient, r.url, one, computer.RecordOptions{FPS: 30, MaxBytes: 1})
+	if err != nil || !first.Truncated || first.Pictures != 1 {
+		t.Fatalf("%+v %v", first, err)
+	}
 	time.AfterFunc(300*time.Millisecond, func() { d.spot(1, 90) })
-	rec, err := computer.Record(t.Context(), http.DefaultClient, r.url, f, computer.RecordOptions{FPS: 30, Pause: 20 * time.Millisecond, MaxBytes: 200})
+	rec, err := computer.Record(t.Context(), http.DefaultClient, r.url, f, computer.RecordOptions{FPS: 30, Pause: 20 * time.Millisecond, MaxBytes: first.Bytes})
 	if err != nil || !rec.Truncated || rec.Pictures != 2 {
 		t.Fatalf("%+v %v", rec, err)
 	}
@@ -339,16 +351,12 @@ func TestRecordLast(t *testing.T) {
 			t.Fatal(err)
 		}
 		var asked atomic.Int32
-		again := make(chan struct{})
 		way := &httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(to) }, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0)}
 		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-			switch asked.Add(1) {
-			case 1:
+			if asked.Add(1) == 1 {
 				ctx, cancel := context.WithTimeout(q.Context(), 100*time.Millisecond)
 				defer cancel()
 				q = q.WithContext(ctx)
-			case 2:
-				close(again)
 			}
 			defer func() { _ = recover() }() // how the proxy cuts an answer
 			way.ServeHTTP(w, q)
@@ -366,10 +374,17 @@ func TestRecordLast(t *testing.T) {
 			rec, err = computer.Record(ctx, http.DefaultClient, srv.URL, f, computer.RecordOptions{FPS: 0.5, Stay: true, Last: 10 * time.Second, MaxBytes: most})
 			done <- err
 		}()
-		select {
-		case <-again:
-		case <-time.After(10 * time.Second):
-			t.Fatal("it wasn't followed again")
+		for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+			if most > 0 { // its first picture is too large, and all that it has until the end
+				if st, err := f.Stat(); err == nil && st.Size() > most {
+					break
+				}
+			} else if asked.Load() >= 2 {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal("it wasn't followed again, or isn't too large")
+			}
 		}
 		time.Sleep(100 * time.Millisecond)
 		d.spot(100, 60) // the next look is far
