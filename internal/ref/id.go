@@ -190,10 +190,21 @@ func quote(s string) string {
 func foldCase(s string) string {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
-			return cases.Fold().String(s)
+			return strings.Map(foldCherokee, cases.Fold().String(s))
 		}
 	}
 	return strings.ToLower(s)
+}
+
+// foldCherokee folds the one script whose small letters fold to its capitals: the library swaps the two.
+func foldCherokee(r rune) rune {
+	switch {
+	case r >= 0xab70 && r <= 0xabbf:
+		return r - 0xab70 + 0x13a0
+	case r >= 0x13f8 && r <= 0x13fd:
+		return r - 8
+	}
+	return r
 }
 
 // Join makes an id of a root and a name below it.

@@ -172,6 +172,17 @@ func FuzzCheckLocal(f *testing.F) {
 	})
 }
 
+// Both cases of every letter have one key, and it is its own.
+func TestFoldCases(t *testing.T) {
+	for r := rune(0x80); r <= unicode.MaxRune; r++ {
+		for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
+			if a, b := Fold(string(r)), Fold(string(f)); a != b {
+				t.Errorf("the keys of %q and %q are %q and %q", r, f, a, b)
+			}
+		}
+	}
+}
+
 func FuzzFold(f *testing.F) {
 	for _, s := range []string{"Tasks", "É", "ß", "Σς", "K"} {
 		f.Add(s)
