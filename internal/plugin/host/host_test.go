@@ -212,13 +212,18 @@ func TestAStepThatDoesNotStop(t *testing.T) {
 	other := make(chan outcome)
 	long, stop := context.WithCancel(t.Context())
 	go func() { other <- r.run(long, "wait", 1) }()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	if out := r.run(t.Context(), "score", 1); out.err != nil { // the process is up, however long that takes
+		t.Fatal(out.err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	if out := r.run(ctx, "stubborn", 1); !errors.Is(out.err, context.DeadlineExceeded) || len(out.log) != 1 {
 		t.Errorf("%+v", out)
 	}
-	for !slices.ContainsFunc(r.own.have(), func(s string) bool { return strings.Contains(s, "it gets no more") }) {
-		time.Sleep(5 * time.Millisecond)
+	for end := time.Now().Add(time.Minute); !slices.ContainsFunc(r.own.have(), func(s string) bool { return strings.Contains(s, "it gets no more") }); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("its process gets more calls: %q", r.own.have())
+		}
 	}
 	if out := r.run(t.Context(), "score", 1); out.err != nil { // another process
 		t.Error(out.err)
