@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/json"
+	"fmt"
 	"hash/crc32"
 	"image"
 	"image/draw"
@@ -201,11 +202,27 @@ func TestFilmInChromium(t *testing.T) {
 			return
 		}
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = w.Write([]byte(`<!doctype html><body style="margin:0"><img src="/screen.png">`))
+		_, _ = fmt.Fprintf(w, `<!doctype html><body style="margin:0"><img src="/screen.png?%s">`, r.URL.RawQuery) // another address: it plays from its beginning
 	}))
 	defer srv.Close()
 	x := newTab(t)
-	x.do(chromedp.EmulateViewport(640, 400), chromedp.Navigate(srv.URL+"/"))
+	x.do(chromedp.EmulateViewport(640, 400))
+	// A browser that is held back shows not every picture: the film is played again then.
+	const want, rounds = ",A,,B", 3
+	got := ""
+	for round := 0; round < rounds && got != want; round++ {
+		x.do(chromedp.Navigate(fmt.Sprintf("%s/?%d", srv.URL, round)))
+		got = x.plays()
+	}
+	if got != want {
+		t.Errorf("the page showed %q", got)
+	}
+}
+
+// plays are the menus that the page shows, in their order, until it stays at its end.
+func (x *tab) plays() string {
+	t := x.t
+	t.Helper()
 	var seen []string
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); {
 		shot, err := chromedp.Run(x.ctx, chromedp.CaptureScreenshot())
@@ -223,9 +240,7 @@ func TestFilmInChromium(t *testing.T) {
 			end = time.Now().Add(3 * time.Second) // it stays at its end
 		}
 	}
-	if got := strings.Join(seen, ","); got != ",A,,B" {
-		t.Errorf("the page showed %q", got)
-	}
+	return strings.Join(seen, ",")
 }
 
 // TestFilmOfRunsThatFail: the film of a run that fails, of one that is cancelled, and of one that is killed, goes to what was seen last.
