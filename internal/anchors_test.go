@@ -57,7 +57,7 @@ func TestAnchorsNameTests(t *testing.T) {
 		}
 	}
 	for n, a := range anchors() {
-		for _, name := range strings.Fields(a.tests) {
+		for name := range strings.FieldsSeq(a.tests) {
 			test, part, _ := strings.Cut(name, "/")
 			if !strings.Contains(text.String(), "func "+test+"(") || part != "" && !strings.Contains(text.String(), `"`+part+`"`) {
 				t.Errorf("anchor %d (%s) names %s, which doesn't exist", n, a.asks, name)

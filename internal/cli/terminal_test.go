@@ -59,7 +59,8 @@ func TestWorkOnTerminal(t *testing.T) {
 	t.Parallel()
 	home := newHome(t)
 	layOut(t, home, []shown{
-		{"slow/envs/echo/Dockerfile", "FROM scratch\n"}, {"slow/envs/echo/env.toml", "environment_name = 'echo'\n"},
+		{"slow/envs/echo/Dockerfile", "FROM scratch\n"},
+		{"slow/envs/echo/env.toml", "environment_name = 'echo'\n"},
 		{"slow/envs/echo/process.toml", "command = ['agent-env', 'serve', 'echo-mcp']\nbuild = ['sh', '-c', 'echo first; echo at https://me:hunter2@index.example; sleep 1.8']\n"},
 		{"slow/tasks/t.json", `[{"id": "up", "type": "deploy_env", "env_id": "echo"}]`},
 	})

@@ -3,6 +3,7 @@ package ledger
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -53,9 +54,7 @@ func imagesOf(more map[string]string) map[string]string {
 		"agents/bot/agent.toml":        "image = { ref = 'h.x/mail:1' }",
 		"artifacts/base/artifact.toml": "type = 'docker_image'\nref = 'localhost:5000/base:2@" + string(digestOf("base")) + "'",
 	}
-	for k, v := range more {
-		out[k] = v
-	}
+	maps.Copy(out, more)
 	return out
 }
 
@@ -112,8 +111,10 @@ func TestPins(t *testing.T) {
 
 	// The tag moves, and nobody looks.
 	r.has["h.x/mail:1"] = digestOf("m1 moved")
-	again := []string{"agents/bot (h.x/mail:1 image): v1, unchanged" + pinned("m1"), base + ", unchanged" + pinned("base"),
-		"envs/mail (h.x/mail:1 image): v1, unchanged" + pinned("m1"), "envs/shop (h.x/shop image): v1, unchanged" + pinned("s")}
+	again := []string{
+		"agents/bot (h.x/mail:1 image): v1, unchanged" + pinned("m1"), base + ", unchanged" + pinned("base"),
+		"envs/mail (h.x/mail:1 image): v1, unchanged" + pinned("m1"), "envs/shop (h.x/shop image): v1, unchanged" + pinned("s"),
+	}
 	expect("again, dry", write(imagesOf(nil), true), again...)
 	expect("again", write(imagesOf(nil), false), again...)
 	expect("asked again", r.since())

@@ -63,7 +63,7 @@ func TestWork(t *testing.T) {
 			k.State = deploy.WorkFailed
 			r.Working(ref, k)
 		}
-		s, out, errs := term.Buffers("")
+		s, out, _ := term.Buffers("")
 		tell(&jsonReporter{s: s})
 		var states []string
 		for line := range strings.Lines(out.String()) {
@@ -80,7 +80,7 @@ func TestWork(t *testing.T) {
 			t.Error(got)
 		}
 		for _, quiet := range []bool{false, true} {
-			s, out, errs = term.Buffers("")
+			s, out, errs := term.Buffers("")
 			s.Quiet = quiet
 			p := verb.NewProgram(s, func(string) (string, bool) { return "", false })
 			r := newText(t.Context(), p, Options{})

@@ -34,7 +34,7 @@ type Trial struct {
 	// TakenOver tells that a person's hand was on a computer of it: its scores aren't the agent's alone.
 	TakenOver bool      `json:"taken_over,omitempty"`
 	Start     time.Time `json:"started,omitzero"`
-	End    time.Time           `json:"ended,omitzero"`
+	End       time.Time `json:"ended,omitzero"`
 }
 
 // Task is one row.
@@ -64,9 +64,9 @@ type Report struct {
 	Missing int `json:"missing,omitempty"`
 	// TakenOver is how many trials had a person's hand in them. They count as the others do.
 	TakenOver int     `json:"taken_over,omitempty"`
-	Wall    float64 `json:"wall_seconds,omitempty"` // from the first start to the last end
-	Tasks   []Task  `json:"tasks"`
-	Trials  []Trial `json:"trials"` // by task and number
+	Wall      float64 `json:"wall_seconds,omitempty"` // from the first start to the last end
+	Tasks     []Task  `json:"tasks"`
+	Trials    []Trial `json:"trials"` // by task and number
 }
 
 // trial is t as statistics see it.
