@@ -102,6 +102,7 @@ func (s *EnvServer) Program() fake.Program {
 		stop := context.AfterFunc(ctx, func() { _ = web.Close() })
 		defer stop()
 		_ = web.Serve(l)
+		_ = web.Close() // a dead server's connections are dead too
 		cancel()
 		return guest.Exit{Signal: 9}
 	}
