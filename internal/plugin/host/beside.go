@@ -2,6 +2,7 @@ package host
 
 import (
 	"os"
+	"slices"
 
 	"agentenv.internal/agentenv/internal/plugin/dist"
 	"agentenv.internal/agentenv/sdk/plugin"
@@ -30,5 +31,8 @@ func (b Beside) Distribution() dist.Distribution {
 
 // Program is how the plugin is started.
 func (b Beside) Program() Program {
-	return Program{Name: b.ID + " " + b.Version, Distribution: &plugin.Named{Name: b.ID, Version: b.Version}, Git: true, Argv: b.Argv, Env: b.Env, Extra: b.Extra}
+	return Program{
+		Name: b.ID + " " + b.Version, Distribution: &plugin.Named{Name: b.ID, Version: b.Version}, Git: true, Argv: b.Argv, Env: b.Env, Extra: b.Extra,
+		Boxes: slices.ContainsFunc(b.Types, func(t plugin.Type) bool { return t.Group == plugin.GroupProviders }),
+	}
 }

@@ -308,6 +308,7 @@ func (p *Plugins) Server(c dist.Contribution) (*Plugin, error) {
 	if !c.Exec {
 		return p.python, nil
 	}
+	boxes := slices.ContainsFunc(p.Contributions(plugin.GroupProviders), func(o dist.Contribution) bool { return o.Exec && o.Value == c.Value && o.Dir == c.Dir })
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if c.Git != "" {
@@ -325,7 +326,7 @@ func (p *Plugins) Server(c dist.Contribution) (*Plugin, error) {
 		return nil, errClosed
 	}
 	s := New(Program{
-		Name: c.Package + " " + c.Version, Distribution: &plugin.Named{Name: c.Package, Version: c.Version}, Argv: []string{path}, Extra: p.lock(),
+		Name: c.Package + " " + c.Version, Distribution: &plugin.Named{Name: c.Package, Version: c.Version}, Argv: []string{path}, Extra: p.lock(), Boxes: boxes,
 	}, p.setup.Options)
 	p.execs[key] = s
 	return s, nil

@@ -46,6 +46,8 @@ type Program struct {
 	Env []string
 	// Extra are descriptors that the process holds from 3 on, such as the lock of its generation. The caller keeps them open.
 	Extra []*os.File
+	// Boxes: it provides sandboxes, which live on when its process ends, so that nothing keeps what it starts.
+	Boxes bool
 }
 
 // Died is a process that ended while it was needed, or never came up.
@@ -125,7 +127,11 @@ func (p *process) spawn(ctx context.Context, o Options, h rpc.Handler) error {
 	cmd.Env = append(subprocess.Environment(o.Env), "TMPDIR="+p.temp.Dir, plugin.Variable+"=stdio")
 	cmd.Env = append(cmd.Env, p.prog.Env...)
 	cmd.ExtraFiles = p.prog.Extra
-	p.child, err = keeper.Begin(o.Keeper, cmd, 0)
+	k := o.Keeper
+	if p.prog.Boxes {
+		k = nil
+	}
+	p.child, err = keeper.Begin(k, cmd, 0)
 	err = errors.Join(err, inR.Close(), outW.Close(), errW.Close())
 	if err != nil {
 		return errors.Join(err, inW.Close(), outR.Close(), errR.Close())
