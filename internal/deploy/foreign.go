@@ -17,6 +17,7 @@ import (
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/gateway/child"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/sdk/wire"
 )
@@ -124,7 +125,7 @@ func (s *Server) url(path string) *url.URL {
 
 // Way is how requests get to a server. Who made it closes its idle connections.
 type Way struct {
-	*http.Transport
+	*child.Transport
 	headers map[string]string
 }
 
