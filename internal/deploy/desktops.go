@@ -105,7 +105,7 @@ func (d *Deployments) OpenDesktop(ctx context.Context, id, hands string) (*Scree
 type Screen struct {
 	box   guest.Box
 	base  string
-	way   *child.Transport
+	way   *http.Transport
 	hatch string
 
 	mu     sync.Mutex
@@ -117,7 +117,7 @@ func newScreen(k Desktop, box guest.Box, hands string) *Screen {
 	at := net.JoinHostPort("127.0.0.1", strconv.Itoa(k.port))
 	return &Screen{
 		box: box, base: "http://" + at, hatch: hatchPath(hands, k.ID),
-		way: child.NewTransport(func(ctx context.Context, _, _ string) (net.Conn, error) { return box.Dial(ctx, "tcp", at) }),
+		way: child.Transport(func(ctx context.Context, _, _ string) (net.Conn, error) { return box.Dial(ctx, "tcp", at) }),
 	}
 }
 

@@ -17,7 +17,6 @@ import (
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/envstore"
-	"agentenv.internal/agentenv/internal/gateway/child"
 	"agentenv.internal/agentenv/internal/store"
 	"agentenv.internal/agentenv/sdk/wire"
 )
@@ -125,7 +124,7 @@ func (s *Server) url(path string) *url.URL {
 
 // Way is how requests get to a server. Who made it closes its idle connections.
 type Way struct {
-	*child.Transport
+	*http.Transport
 	headers map[string]string
 }
 

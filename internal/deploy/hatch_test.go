@@ -19,7 +19,6 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentenv.internal/agentenv/internal/envstore"
-	"agentenv.internal/agentenv/internal/gateway/child"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -75,7 +74,7 @@ func TestHatch(t *testing.T) {
 	if _, err := os.Lstat(old); !os.IsNotExist(err) {
 		t.Errorf("a socket that nobody listens at is left: %v", err)
 	}
-	screen := func() *Screen { return &Screen{hatch: hatchPath(hands, "box1"), way: child.NewTransport(nil), box: shut{}} }
+	screen := func() *Screen { return &Screen{hatch: hatchPath(hands, "box1"), way: &http.Transport{}, box: shut{}} }
 	look := screen() // who only looks takes nothing over
 	if err := look.Close(); err != nil {
 		t.Fatal(err)
@@ -132,7 +131,7 @@ func TestHatch(t *testing.T) {
 func TestHatchUnrecorded(t *testing.T) {
 	hands := t.TempDir()
 	e, v, log := desktopOf(t, hands, full{})
-	s := &Screen{hatch: hatchPath(hands, "box1"), way: child.NewTransport(nil), box: shut{}}
+	s := &Screen{hatch: hatchPath(hands, "box1"), way: &http.Transport{}, box: shut{}}
 	if _, err := s.Call(t.Context(), "computer_key", json.RawMessage(press)); err == nil || !strings.Contains(err.Error(), "the disk is full") {
 		t.Errorf("%v", err)
 	}
@@ -159,7 +158,7 @@ func FuzzHatch(f *testing.F) {
 		}
 		_, _ = k.c.Write(lines)
 		_ = k.c.Close()
-		s := &Screen{hatch: hatchPath(hands, "box1"), way: child.NewTransport(nil), box: shut{}}
+		s := &Screen{hatch: hatchPath(hands, "box1"), way: &http.Transport{}, box: shut{}}
 		if _, err := s.Call(t.Context(), "computer_key", json.RawMessage(press)); err != nil {
 			t.Error(err)
 		}

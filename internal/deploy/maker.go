@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"net"
+	"net/http"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -356,11 +357,12 @@ func (s *Server) address() string { return net.JoinHostPort("127.0.0.1", strconv
 // transport reaches the server: through its box, whatever address it is asked for, or where it is.
 func (s *Server) transport() *Way {
 	if s.away != nil {
-		return &Way{Transport: child.NewTransport(nil), headers: s.away.Headers}
+		return &Way{Transport: child.Transport(nil), headers: s.away.Headers}
 	}
-	t := child.NewTransport(func(ctx context.Context, _, _ string) (net.Conn, error) { return s.box.Dial(ctx, "tcp", s.address()) })
-	t.MaxIdleConnsPerHost, t.IdleConnTimeout = 64, 90*time.Second
-	return &Way{Transport: t}
+	return &Way{Transport: &http.Transport{
+		DialContext:         func(ctx context.Context, _, _ string) (net.Conn, error) { return s.box.Dial(ctx, "tcp", s.address()) },
+		MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
+	}}
 }
 
 // front makes the gateway in front of the servers. It outlives ctx: closing the environment ends it.

@@ -54,7 +54,7 @@ type Remote struct {
 func Dial(ctx context.Context, r Remote) (Server, error) {
 	up := make(chan struct{}, 1)
 	c := child.New(child.Options{
-		Name: r.Name, URL: r.URL, MCP: r.URL, Log: r.Log, Deadline: callTime, Transport: withHeaders{r.Headers, child.NewTransport(nil)},
+		Name: r.Name, URL: r.URL, MCP: r.URL, Log: r.Log, Deadline: callTime, Transport: withHeaders{r.Headers, child.Transport(nil)},
 		Changed: func() {
 			select {
 			case up <- struct{}{}:

@@ -198,11 +198,10 @@ func (a *Answer) take(m message, id uint64) error {
 	if a.Result, a.Error = m.result, m.err; a.Result.None() && a.Error.None() {
 		return fmt.Errorf("%w: neither a result nor an error", ErrBroken)
 	}
-	if !a.Result.None() && !a.Result.object() {
-		return fmt.Errorf("%w: its result is no object", ErrBroken)
-	}
-	if !a.Error.None() && !a.Error.object() {
-		return fmt.Errorf("%w: its error is no object", ErrBroken)
+	for name, v := range map[string]Value{"result": a.Result, "error": a.Error} {
+		if !v.None() && !v.object() {
+			return fmt.Errorf("%w: its %s is no object", ErrBroken, name)
+		}
 	}
 	return nil
 }

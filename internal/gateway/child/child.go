@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -58,7 +59,7 @@ type Child struct {
 	o      Options
 	log    *slog.Logger
 	rt     http.RoundTripper
-	own    *Transport // rt, when it is ours to close
+	own    *http.Transport // rt, when it is ours to close
 	ids    atomic.Uint64
 	cancel context.CancelFunc
 	wg     sync.WaitGroup
@@ -96,10 +97,25 @@ func New(o Options) *Child {
 	}
 	c := &Child{o: o, log: o.Log.With("server", o.Name), rt: o.Transport, gone: make(chan struct{}), downFor: time.Now(), err: errNotYet, lost: make(chan lostNote, 16)}
 	if c.rt == nil {
-		c.own = NewTransport(nil)
+		c.own = Transport(nil)
 		c.rt = c.own
 	}
 	return c
+}
+
+// Transport is what connections to children need: many idle ones, given up before the servers close them, which a call could collide with.
+func Transport(dial func(ctx context.Context, network, addr string) (net.Conn, error)) *http.Transport {
+	if dial == nil {
+		dial = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
+	}
+	return &http.Transport{
+		DialContext:         dial,
+		MaxIdleConnsPerHost: 512,
+		IdleConnTimeout:     2500 * time.Millisecond,
+		DisableCompression:  true,
+		WriteBufferSize:     16 << 10,
+		ReadBufferSize:      16 << 10,
+	}
 }
 
 // Start connects, lists the tools, and keeps doing so until Close. It doesn't wait.

@@ -196,7 +196,7 @@ func (g *Gateway) back(c Child) *backing {
 	b.URL = strings.TrimSuffix(b.URL, "/")
 	if c.Website {
 		if b.rt == nil {
-			b.rt = child.NewTransport(nil)
+			b.rt = child.Transport(nil)
 		}
 		return b
 	}
@@ -229,7 +229,7 @@ func (g *Gateway) Close() error {
 	for _, b := range g.children {
 		if b.mcp != nil {
 			wg.Go(b.mcp.Close)
-		} else if t, ok := b.rt.(*child.Transport); ok && b.Transport == nil {
+		} else if t, ok := b.rt.(*http.Transport); ok && b.Transport == nil {
 			t.CloseIdleConnections()
 		}
 	}

@@ -111,7 +111,6 @@ func stampBody(w http.ResponseWriter, r *http.Request, role string) bool {
 	}
 	body = StampMessage(body, role)
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	r.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	return true
 }
