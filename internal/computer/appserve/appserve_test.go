@@ -12,7 +12,9 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -234,20 +236,61 @@ func TestHookThatFails(t *testing.T) {
 // TestA24: a hook that goes on past its time is ended with all that it started, and the answer doesn't wait for that.
 func TestA24(t *testing.T) {
 	t.Parallel()
+	var missed []string
+	// Where a machine is busy a shell isn't up in the first time: what is missed counts when it is missed with more of it again and again.
+	for _, limit := range []time.Duration{300 * time.Millisecond, time.Second, 4 * time.Second} {
+		if missed = overdue(t, limit); len(missed) == 0 {
+			return
+		}
+		t.Logf("with %s: %q", limit, missed)
+	}
+	t.Errorf("%q", missed)
+}
+
+// overdue has a load's hook go on past a limit, and answers what wasn't as it has to be.
+func overdue(t *testing.T, limit time.Duration) (missed []string) {
+	t.Helper()
 	r := serve(t, changed(map[string]string{
-		"app.toml":  "data_timeout_s = 0.3\n" + clock["app.toml"],
-		"hooks/add": "#!/bin/sh\ntrap 'echo told >> \"$HOME/told\"; exit 1' TERM\necho half > \"$HOME/alarms\"\nsleep 600 &\nwait\n",
+		"app.toml": fmt.Sprintf("data_timeout_s = %g\n", limit.Seconds()) + clock["app.toml"],
+		// Told to end, it goes on until the answer is there.
+		"hooks/add": "#!/bin/sh\ntrap 'until test -e \"$HOME/answered\"; do sleep 0.01; done; echo told >> \"$HOME/told\"; exit 1' TERM\n" +
+			"echo half > \"$HOME/alarms\"\nsleep 600 &\necho $! > \"$HOME/child\"\nwait\n",
 	}))
+	is := func(what, got, want string) {
+		if got != want {
+			missed = append(missed, fmt.Sprintf("%s is %q, not %q", what, got, want))
+		}
+	}
+	file := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(r.home, name))
+		if err != nil {
+			return err.Error()
+		}
+		return string(b)
+	}
 	begun := time.Now()
-	r.is("the load", r.rpc("data/add", `{"parts":[{"kind":"text","text":"t"}]}`), `-32000 data/add took longer than 0.3 s (data_timeout_s) {"code":"add_failed"}`)
-	if d := time.Since(begun); d < 300*time.Millisecond || d > 3*time.Second {
-		t.Error(d)
+	is("the load", r.rpc("data/add", `{"parts":[{"kind":"text","text":"t"}]}`), fmt.Sprintf(`-32000 data/add took longer than %g s (data_timeout_s) {"code":"add_failed"}`, limit.Seconds()))
+	const late = 2700 * time.Millisecond
+	if d := time.Since(begun); d < limit || d > limit+late {
+		missed = append(missed, fmt.Sprintf("the answer came after %s", d))
 	}
-	r.is("the export after the reset", r.rpc("data/get", "{}"), `{"parts":[]}`) // it waits for the turn
-	if b, err := os.ReadFile(filepath.Join(r.home, "told")); err != nil || string(b) != "told\n" {
-		t.Errorf("%q %v", b, err)
+	if err := os.WriteFile(filepath.Join(r.home, "answered"), nil, 0o600); err != nil {
+		t.Fatal(err)
 	}
-	r.is("the status", strings.SplitAfter(r.ask(http.MethodGet, "/agentenv/ext/computer-app/status", ""), ",")[0], `{"running":true,`)
+	is("the export after the reset", r.rpc("data/get", "{}"), `{"parts":[]}`) // it waits for the turn
+	is("what the hook was told", file("told"), "told\n")
+	child, err := strconv.Atoi(strings.TrimSpace(file("child")))
+	for end := time.Now().Add(late); err == nil && syscall.Kill(child, 0) == nil; time.Sleep(time.Millisecond) { // until it is reaped
+		if time.Now().After(end) {
+			missed = append(missed, "what the hook started is left")
+			break
+		}
+	}
+	if err != nil {
+		missed = append(missed, err.Error())
+	}
+	is("the status", strings.SplitAfter(r.ask(http.MethodGet, "/agentenv/ext/computer-app/status", ""), ",")[0], `{"running":true,`)
+	return missed
 }
 
 // TestHookTree: what a hook leaves in its folder is a tree; links out of it are no data.
