@@ -61,9 +61,10 @@ func (b *Client) open(ctx context.Context, r *Request, files ...*os.File) (*Conn
 				return nil, b.wrap(ctx, err)
 			}
 			c = NewConn(uc)
-			b.mu.Lock()
-			b.active[c] = struct{}{}
-			b.mu.Unlock()
+			if !b.enter(c) {
+				c.Close()
+				return nil, b.shut()
+			}
 		}
 		err := c.SendJSON(FrameRequest, r, files...)
 		if err == nil {
@@ -82,7 +83,7 @@ func (b *Client) take(kept bool) (*Conn, bool, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {
-		return nil, false, fmt.Errorf("sandbox %s: %w", b.name, net.ErrClosed)
+		return nil, false, b.shut()
 	}
 	n := len(b.idle) - 1
 	if !kept || n < 0 {
@@ -93,6 +94,18 @@ func (b *Client) take(kept bool) (*Conn, bool, error) {
 	b.active[c] = struct{}{}
 	return c, true, nil
 }
+
+// enter takes a connection that was just made, unless Close has been called meanwhile: nobody would end what goes on through it.
+func (b *Client) enter(c *Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.active[c] = struct{}{}
+	}
+	return !b.closed
+}
+
+func (b *Client) shut() error { return fmt.Errorf("sandbox %s: %w", b.name, net.ErrClosed) }
 
 func (b *Client) done(c *Conn) {
 	b.mu.Lock()

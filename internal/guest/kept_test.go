@@ -117,3 +117,25 @@ func TestAStoppedCommandKeepsNothing(t *testing.T) {
 		t.Errorf("after the end: %v", err)
 	}
 }
+
+// A Box that is closed while it connects starts nothing any more: nobody would end it.
+func TestCloseWhileConnecting(t *testing.T) {
+	var b *Client
+	served := make(chan error, 1)
+	b = NewClient("test", func(context.Context) (*net.UnixConn, error) {
+		near, far := pair(t)
+		go func() {
+			c := NewConn(far)
+			defer c.Close()
+			var r Request
+			served <- c.RecvJSON(FrameRequest, &r)
+		}()
+		return near, b.Close()
+	}, nil)
+	if _, err := b.Exec(t.Context(), Command{Argv: []string{"word"}}, [3]*os.File{}); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("it answers %v", err)
+	}
+	if err := <-served; !errors.Is(err, io.EOF) {
+		t.Errorf("the guest was asked: %v", err)
+	}
+}
