@@ -3,6 +3,7 @@
 package console_test
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"os"
@@ -49,9 +50,11 @@ func (p *program) run(args ...string) string {
 	for k, v := range p.desk.env {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
-	out, err := cmd.CombinedOutput()
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
 	if err != nil {
-		p.t.Fatalf("agent-env %s: %v\n%s", strings.Join(args, " "), err, out)
+		p.t.Fatalf("agent-env %s: %v\n%s%s", strings.Join(args, " "), err, out, &errs)
 	}
 	return string(out)
 }
