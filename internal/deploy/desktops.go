@@ -134,6 +134,9 @@ func (s *Screen) Call(ctx context.Context, tool string, arguments json.RawMessag
 	if s.closed {
 		return nil, net.ErrClosed
 	}
+	if err := ctx.Err(); err != nil { // of who gave up while others had their turn: that is no reason to give the computer back
+		return nil, err
+	}
 	if s.hand == nil {
 		var err error
 		if s.hand, err = dialHatch(ctx, s.hatch); err != nil {

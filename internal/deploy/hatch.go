@@ -11,12 +11,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
 	"agentenv.internal/agentenv/internal/diag"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/sandbox"
+	"agentenv.internal/agentenv/internal/sleep"
 	"agentenv.internal/agentenv/internal/unixsocket"
 )
 
@@ -41,6 +43,7 @@ type hatch struct {
 	env    *Env
 	server *Server
 	path   string
+	limit  time.Duration // of a call
 	l      net.Listener
 	ctx    context.Context //nolint:containedctx // the hatch's life
 	stop   context.CancelFunc
@@ -71,7 +74,7 @@ func (e *Envs) openHatch(ctx context.Context, v *Env, s *Server, dir string) (*h
 		return nil, err
 	}
 	sweepHatches(ctx, dir)
-	h := &hatch{envs: e, env: v, server: s, path: hatchPath(dir, s.Box.ID)}
+	h := &hatch{envs: e, env: v, server: s, path: hatchPath(dir, s.Box.ID), limit: handTime}
 	h.ctx, h.stop = context.WithCancel(context.WithoutCancel(ctx))
 	var err error
 	if h.l, err = unixsocket.Listen(h.ctx, h.path); err != nil {
@@ -103,7 +106,7 @@ func sweepHatches(ctx context.Context, dir string) {
 		}
 		if c, err := unixsocket.Dial(ctx, path); err == nil {
 			_ = c.Close()
-		} else if ctx.Err() == nil {
+		} else if errors.Is(err, syscall.ECONNREFUSED) { // whatever else keeps this process from it says nothing of who listens
 			_ = os.Remove(path)
 		}
 	}
@@ -112,8 +115,14 @@ func sweepHatches(ctx context.Context, dir string) {
 func (h *hatch) serve() {
 	for {
 		c, err := h.l.Accept()
-		if err != nil {
+		if errors.Is(err, net.ErrClosed) {
 			return
+		}
+		if err != nil { // too many open files, for one: that passes
+			if sleep.For(h.ctx, acceptPause) != nil {
+				return
+			}
+			continue
 		}
 		h.wg.Go(func() {
 			defer c.Close()
@@ -144,8 +153,11 @@ type (
 	}
 )
 
-// mostLine bounds a call at a hatch.
-const mostLine = 1 << 20
+const (
+	mostLine    = 1 << 20          // of a call
+	handTime    = 30 * time.Second // of a call, as long as a console waits: nothing is done for who has given up, and no agent waits for it longer
+	acceptPause = 50 * time.Millisecond
+)
 
 // hold is one person's hand.
 func (h *hatch) hold(c net.Conn) {
@@ -174,7 +186,9 @@ func (h *hatch) hold(c net.Conn) {
 		}
 		var a hatchAnswer
 		if err == nil {
-			a.Result, err = hand.Call(h.ctx, call.Tool, call.Arguments)
+			ctx, cancel := context.WithTimeout(h.ctx, h.limit)
+			a.Result, err = hand.Call(ctx, call.Tool, call.Arguments)
+			cancel()
 		}
 		if err != nil {
 			a = hatchAnswer{Error: err.Error()}

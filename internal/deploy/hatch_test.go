@@ -13,12 +13,14 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"agentenv.internal/agentenv/internal/envstore"
+	"agentenv.internal/agentenv/internal/gateway/child"
 	"agentenv.internal/agentenv/internal/gateway/front"
 	"agentenv.internal/agentenv/internal/guest"
 	"agentenv.internal/agentenv/internal/sandbox"
@@ -31,6 +33,10 @@ func desktopOf(t *testing.T, hands string, o Observer) (*Envs, *Env, string) {
 	s := mcp.NewServer(&mcp.Implementation{Name: "pc", Version: "1"}, nil)
 	s.AddTool(&mcp.Tool{Name: "computer_key", InputSchema: map[string]any{"type": "object"}}, func(context.Context, *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: "pressed"}}}, nil
+	})
+	s.AddTool(&mcp.Tool{Name: "computer_click", InputSchema: map[string]any{"type": "object"}}, func(ctx context.Context, _ *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		<-ctx.Done() // it hangs
+		return nil, ctx.Err()
 	})
 	driver := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s }, &mcp.StreamableHTTPOptions{JSONResponse: true}))
 	t.Cleanup(func() {
@@ -70,11 +76,25 @@ func TestHatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	leave(t, old)
+	odd, err := net.ListenPacket("unixgram", filepath.Join(t.TempDir(), "odd")) // one that can't be asked
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer odd.Close()
+	kept := filepath.Join(hands, "kept")
+	if err := errors.Join(os.Rename(odd.LocalAddr().String(), kept), os.Chtimes(kept, long(), long())); err != nil {
+		t.Fatal(err)
+	}
 	e, v, log := desktopOf(t, hands, o)
 	if _, err := os.Lstat(old); !os.IsNotExist(err) {
 		t.Errorf("a socket that nobody listens at is left: %v", err)
 	}
-	screen := func() *Screen { return &Screen{hatch: hatchPath(hands, "box1"), way: &http.Transport{}, box: shut{}} }
+	if err := os.Remove(kept); err != nil {
+		t.Errorf("a socket of which nobody knows whether somebody listens is gone: %v", err)
+	}
+	screen := func() *Screen {
+		return &Screen{hatch: hatchPath(hands, "box1"), way: &http.Transport{}, box: shut{}}
+	}
 	look := screen() // who only looks takes nothing over
 	if err := look.Close(); err != nil {
 		t.Fatal(err)
@@ -144,6 +164,55 @@ func TestHatchUnrecorded(t *testing.T) {
 	}
 }
 
+// flaky fails once.
+type flaky struct {
+	net.Listener
+	failed bool
+}
+
+func (l *flaky) Accept() (net.Conn, error) {
+	if !l.failed {
+		l.failed = true
+		return nil, syscall.EMFILE
+	}
+	return l.Listener.Accept()
+}
+
+// TestHatchUnderStrain: a hatch that couldn't take a connection takes the next, a call that hangs ends, and one that nobody waits for ends no hand.
+func TestHatchUnderStrain(t *testing.T) {
+	o := &seen{}
+	e, v, _ := desktopOf(t, t.TempDir(), o)
+	h := &hatch{envs: e, env: v, server: v.Servers[0], path: filepath.Join(t.TempDir(), "h"), limit: 100 * time.Millisecond}
+	h.ctx, h.stop = context.WithCancel(t.Context())
+	l, err := unixsocket.Listen(t.Context(), h.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.l = &flaky{Listener: l}
+	h.wg.Go(h.serve)
+	v.hatches = append(v.hatches, h)
+	s := &Screen{hatch: h.path, way: &http.Transport{}, box: shut{}}
+	if _, err := s.Call(t.Context(), "computer_click", json.RawMessage(`{"x":1,"y":1}`)); err == nil || !strings.Contains(err.Error(), child.ErrTimeout.Error()) {
+		t.Errorf("a call that hangs: %v", err)
+	}
+	h.limit = handTime
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Call(gone, "computer_key", json.RawMessage(press)); !errors.Is(err, context.Canceled) {
+		t.Errorf("of who is gone: %v", err)
+	}
+	if _, err := s.Call(t.Context(), "computer_key", json.RawMessage(press)); err != nil {
+		t.Error(err)
+	}
+	if err := errors.Join(s.Close(), e.end(t.Context(), v)); err != nil {
+		t.Fatal(err)
+	}
+	want := "pc of up is taken by console, ended false after 0; pc of up is taken by console, ended true after 1"
+	if got := strings.Join(o.told(), "; "); got != want {
+		t.Errorf("told\n%s\nwant\n%s", got, want)
+	}
+}
+
 // FuzzHatch: whatever comes in at a hatch, the computer can be taken over afterwards.
 func FuzzHatch(f *testing.F) {
 	for _, s := range []string{"\n", "{}\n", `{"tool":"computer_key","arguments":{"keys":["a"]}}` + "\n", `{"tool":1}` + "\n{", "[\n]\n"} {
@@ -200,8 +269,10 @@ func leave(t *testing.T, path string) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	long := time.Now().Add(-2 * hatchGrace)
-	if err := os.Chtimes(path, long, long); err != nil {
+	if err := os.Chtimes(path, long(), long()); err != nil {
 		t.Fatal(err)
 	}
 }
+
+// long is a time since which a socket is no new one.
+func long() time.Time { return time.Now().Add(-2 * hatchGrace) }
