@@ -19,7 +19,7 @@ func (s *Server) fleetRoutes() []route {
 		{pattern: "GET /api/fleet", limit: quick, do: s.fleet},
 		{pattern: "POST /api/fleet", limit: fetch, changes: true, do: s.create},
 		{pattern: "POST /api/fleet/{name}/start", limit: asks, changes: true, do: s.startAgent},
-		{pattern: "POST /api/fleet/{name}/stop", limit: asks, changes: true, do: s.stopAgent},
+		{pattern: "POST /api/fleet/{name}/stop", limit: asks, do: s.stopAgent}, // also while others hold all turns
 		{pattern: "DELETE /api/fleet/{name}", limit: asks, changes: true, do: s.removeWorkspace},
 	}
 }
@@ -246,8 +246,8 @@ func (s *Server) removeWorkspace(ctx context.Context, c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if w.Root == own {
-		return nil, badRequest("the console is served in the workspace %s, which can't be removed here", w.Name)
+	if workspace.Below(own, w.Root) && (purge || workspace.Below(w.Root, own)) {
+		return nil, badRequest("the console is served in the folder of the workspace %s, which can't be removed here", w.Name)
 	}
 	s.o.Agents.Stop(w.Root)
 	if err := s.o.Remove(ctx, w.Name, purge); err != nil {

@@ -98,7 +98,13 @@ func (r *Registry) Serve(w Workspace) (*atomicfile.Lock, error) {
 	if errors.Is(err, atomicfile.ErrLocked) {
 		return nil, fmt.Errorf("the workspace %s is being removed", w.Name)
 	}
-	return lock, err
+	if err != nil {
+		return nil, err
+	}
+	if now, err := At(w.Root); err != nil || now.ID != w.ID { // since the caller had it
+		return nil, errors.Join(fmt.Errorf("the workspace %s is there no more", w.Name), lock.Unlock())
+	}
+	return lock, nil
 }
 
 func (r *Registry) read(file string) (entry, error) {
@@ -270,6 +276,11 @@ func (r *Registry) Remove(ctx context.Context, name string, all bool) (err error
 	if err != nil {
 		return err
 	}
+	if all {
+		if err := r.alone(ctx, w); err != nil {
+			return err
+		}
+	}
 	lock, err := atomicfile.NewLock(ctx, r.lock(name))
 	if err != nil {
 		return err
@@ -312,6 +323,36 @@ func (r *Registry) Remove(ctx context.Context, name string, all bool) (err error
 		return err
 	}
 	return nil
+}
+
+// alone tells of the workspaces in the folder of another, which would go with all that is in it.
+func (r *Registry) alone(ctx context.Context, w Workspace) error {
+	all, err := r.List(ctx)
+	if err != nil {
+		return err
+	}
+	var names []string
+	for _, o := range all {
+		if o.Problem == "" && o.Root != w.Root && Below(o.Root, w.Root) {
+			names = append(names, o.Name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	slices.Sort(names)
+	return fmt.Errorf("the folder of %s holds other workspaces, remove those first: %s", w.Name, strings.Join(names, ", "))
+}
+
+// Below tells whether a folder is another one or lies in it, by whatever links they are named.
+func Below(dir, above string) bool {
+	for _, p := range []*string{&dir, &above} {
+		if to, err := filepath.EvalSymlinks(*p); err == nil {
+			*p = to
+		}
+	}
+	rel, err := filepath.Rel(above, dir)
+	return err == nil && filepath.IsLocal(rel)
 }
 
 func empty(dir string) bool {
