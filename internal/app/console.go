@@ -98,7 +98,7 @@ func agentCommand(ctx context.Context, o ConsoleOptions) (*exec.Cmd, error) {
 		}
 	}
 	cmd := exec.CommandContext(ctx, program, "workspace", "run", "--json", "--inherited-listener")
-	cmd.Env = o.Environ
+	cmd.Env = slices.DeleteFunc(slices.Clone(o.Environ), func(v string) bool { return strings.HasPrefix(v, "AGENT_ENV_CONFIG=") }) // it has its own
 	return cmd, nil
 }
 

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"os"
 	"path"
 	"path/filepath"
@@ -154,15 +156,23 @@ func (a *App) serveWorkspace(ctx context.Context, main *deploy.Agent, o Workspac
 }
 
 // noPages refuses what pages of the web ask: the agent has none of its own, and what a page can't know, its address, is no reason to answer one that does.
+// A page whose own name leads here says nothing of itself, but has no name of the loopback.
 func noPages(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")
-		if len(r.Header.Values("Origin")) > 0 || site != "" && site != "none" {
+		if len(r.Header.Values("Origin")) > 0 || site != "" && site != "none" || !loopback(r.Host) {
 			http.Error(w, "pages may not ask this agent", http.StatusForbidden)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// loopback tells whether the Host of a request is the loopback, at whatever port.
+func loopback(host string) bool {
+	name := (&url.URL{Host: host}).Hostname()
+	at, err := netip.ParseAddr(name)
+	return err == nil && at.Unmap().IsLoopback() || strings.EqualFold(name, "localhost")
 }
 
 // standing is what a workspace's agent stands on.

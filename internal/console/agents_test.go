@@ -28,7 +28,9 @@ func card(t *testing.T, url string, headers ...string) int {
 		t.Fatal(err)
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
-		req.Header.Set(headers[i], headers[i+1])
+		if req.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
+			req.Host = headers[i+1]
+		}
 	}
 	req.Close = true
 	res, err := http.DefaultClient.Do(req)
@@ -75,9 +77,14 @@ func TestAgents(t *testing.T) {
 		t.Errorf("list: %s", r.text)
 	}
 	// No page may ask it, and nobody without its secret.
-	for _, h := range [][]string{{"Origin", d.URL}, {"Origin", "null"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}} {
+	for _, h := range [][]string{{"Origin", d.URL}, {"Origin", "null"}, {"Sec-Fetch-Site", "cross-site"}, {"Sec-Fetch-Site", "same-site"}, {"Host", "evil.example"}, {"Host", "localhost.evil.example:80"}, {"Host", "192.0.2.1:80"}} {
 		if got := card(t, url, h...); got != http.StatusForbidden {
 			t.Errorf("a page with %v: %d", h, got)
+		}
+	}
+	for _, host := range []string{"localhost:1234", "LOCALHOST", "[::1]:80", "127.0.0.1"} { // through a tunnel
+		if got := card(t, url, "Host", host); got != 200 {
+			t.Errorf("asked as %s: %d", host, got)
 		}
 	}
 	if got := card(t, url[:len(url)-1]); got != http.StatusNotFound {
@@ -177,6 +184,45 @@ func TestAgentThatFails(t *testing.T) {
 		if time.Now().After(end) {
 			t.Fatalf("it is told to run: %v", a)
 		}
+	}
+}
+
+// TestRemoveItself: the console doesn't remove what it is served in, by whatever path, nor what is around that.
+func TestRemoveItself(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "")
+	home := filepath.Dir(d.root)
+	link := filepath.Join(filepath.Dir(home), "link")
+	if err := os.Symlink(home, link); err != nil {
+		t.Fatal(err)
+	}
+	d.post("/api/fleet", map[string]any{"name": "around", "dir": filepath.Join(home, "around"), "start": false}).is(200)
+	d.post("/api/fleet", map[string]any{"name": "inside", "dir": filepath.Join(home, "around", "inside"), "start": false}).is(200)
+	d.root = filepath.Join(link, "around", "inside")
+	d.Server.Close()
+	d.serve()
+	for _, path := range []string{"/api/fleet/inside", "/api/fleet/inside?purge=true", "/api/fleet/around?purge=true"} {
+		d.ask("DELETE", path, "").is(400).says("the console is served in the folder of the workspace")
+	}
+	if a, b := d.agent("around"), d.agent("inside"); a["error"] != nil || b["error"] != nil {
+		t.Errorf("%v %v", a, b)
+	}
+	d.ask("DELETE", "/api/fleet/around", "").is(200) // what it is served in stays
+	if a := d.agent("inside"); a["error"] != nil {
+		t.Errorf("%v", a)
+	}
+}
+
+// TestConfigurationByName: agents have the configuration of their own workspace, whichever the console was told to read.
+func TestConfigurationByName(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t, "[model]\ndefault = 'some-model'\n")
+	d.env["AGENT_ENV_CONFIG"] = d.path("config.toml")
+	d.Server.Close()
+	d.serve()
+	r := d.post("/api/fleet", map[string]any{"name": "one"}).is(200)
+	if r.at("agent", "running") != true || r.at("agent", "model") != "" {
+		t.Errorf("create: %s", r.text)
 	}
 }
 

@@ -67,7 +67,7 @@ type State struct {
 
 var (
 	// ErrRunning: the agent is served already, or about to be.
-	ErrRunning = errors.New("its agent is served already")
+	ErrRunning = errors.New("its agent is served already, or about to be")
 	// ErrClosed: the fleet has been closed.
 	ErrClosed = errors.New("agents are being stopped")
 	// ErrTaken: another program has the port.
@@ -101,6 +101,7 @@ func (f *Fleet) Listen(ctx context.Context, port int) (*net.TCPListener, error) 
 
 // member is one life of an agent.
 type member struct {
+	at   string // HOST:PORT of its listener
 	port int
 	done chan struct{} // closed when nothing of it is left
 	tail *subprocess.Tail
@@ -114,7 +115,7 @@ type member struct {
 
 // Start serves the agent of a place and answers when its card does. l, which Start closes, is where it is served. When ctx ends before, the agent is ended.
 func (f *Fleet) Start(ctx context.Context, place string, l *net.TCPListener) (Agent, error) {
-	m := &member{port: l.Addr().(*net.TCPAddr).Port, done: make(chan struct{}), tail: &subprocess.Tail{Max: tailSize}}
+	m := &member{at: l.Addr().String(), port: l.Addr().(*net.TCPAddr).Port, done: make(chan struct{}), tail: &subprocess.Tail{Max: tailSize}}
 	if err := f.enter(place, m); err != nil {
 		return Agent{}, errors.Join(err, l.Close())
 	}
@@ -129,9 +130,15 @@ func (f *Fleet) Start(ctx context.Context, place string, l *net.TCPListener) (Ag
 	}
 	ready, cancel := context.WithTimeoutCause(ctx, startTime, fmt.Errorf("it didn't answer within %s%w", startTime, errLate))
 	defer cancel()
-	a, err := f.await(ready, m, first)
 	f.mu.Lock()
-	stopped := m.stopping
+	stopped := m.stopping // before there was anything to end
+	f.mu.Unlock()
+	var a Agent
+	if !stopped {
+		a, err = f.await(ready, m, first)
+	}
+	f.mu.Lock()
+	stopped = m.stopping
 	if err == nil && !stopped {
 		select {
 		case <-m.done:
@@ -210,9 +217,12 @@ func (f *Fleet) spawn(ctx context.Context, place string, m *member, l *net.TCPLi
 		defer close(read)
 		lines := bufio.NewScanner(r)
 		lines.Buffer(nil, lineSize)
-		if lines.Scan() {
+		switch {
+		case lines.Scan():
 			first <- lines.Bytes()
-		} else {
+		case errors.Is(lines.Err(), bufio.ErrTooLong):
+			first <- []byte{} // what is that long says nothing
+		default:
 			first <- nil
 		}
 		_, _ = io.Copy(io.Discard, r)
@@ -268,6 +278,9 @@ func (f *Fleet) await(ctx context.Context, m *member, first <-chan []byte) (Agen
 	}
 	if err := json.Unmarshal(line, &a); err != nil || a.URL == "" {
 		return a, errors.New("it doesn't say where it is")
+	}
+	if !strings.HasPrefix(a.URL, "http://"+m.at+"/") { // nobody is asked, and people are told, of what isn't its own
+		return a, fmt.Errorf("it says that it is at %s, and it was to be at %s", diag.Repr(a.URL), m.at)
 	}
 	c, err := a2a.New(a.URL, nil)
 	if err != nil {

@@ -42,6 +42,15 @@ func play(as string) {
 		fmt.Println("hello")
 		_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
 		select {}
+	case "lies":
+		fmt.Println(`{"a2a_url": "http://127.0.0.1:9/c/x"}`)
+		select {}
+	case "floods": // without an end of its first line, and goes on
+		for {
+			if _, err := os.Stdout.WriteString(strings.Repeat("x", 1<<16)); err != nil {
+				os.Exit(1)
+			}
+		}
 	case "hangs": // it tells that it is there
 		if err := os.WriteFile("up", nil, 0o600); err != nil {
 			os.Exit(1)
@@ -151,6 +160,8 @@ func TestNotServed(t *testing.T) {
 		"ends":    `it ended with exit code 3; it said: no \x1b[1mmodel | is set`,
 		"babbles": "it doesn't say where it is",
 		"broken":  "HTTP 500",
+		"lies":    "it says that it is at 'http://127.0.0.1:9/c/x', and it was to be at 127.0.0.1:",
+		"floods":  "it doesn't say where it is",
 		"none":    "there is no program",
 	} {
 		t.Run(as, func(t *testing.T) {
@@ -167,6 +178,32 @@ func TestNotServed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestStoppedAtOnce: an agent that is stopped before its program runs isn't waited for.
+func TestStoppedAtOnce(t *testing.T) {
+	t.Parallel()
+	place, stopped := t.TempDir(), make(chan struct{})
+	var f *fleet.Fleet
+	f = fleet.New(fleet.Options{Command: func(ctx context.Context) (*exec.Cmd, error) {
+		go func() {
+			defer close(stopped)
+			f.Stop(place)
+		}()
+		time.Sleep(20 * time.Millisecond) // later would be stopped all the same
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd.Env = append(os.Environ(), role+"=hangs")
+		return cmd, nil
+	}})
+	late := time.AfterFunc(time.Minute, func() { t.Error("it was waited for") })
+	defer late.Stop()
+	if _, err := f.Start(t.Context(), place, listen(t, f)); err == nil || !strings.Contains(err.Error(), "was stopped before it was served") {
+		t.Errorf("it says %v", err)
+	}
+	<-stopped
+	if s := f.Look(place); s.Running || s.Fault != "" {
+		t.Errorf("it is %+v", s)
 	}
 }
 
