@@ -284,16 +284,20 @@ function showPackages(id, out, install) {
   box.scrollIntoView({ block: "start" });
 }
 
-// serve starts or stops a workspace's agent. What went wrong is shown at the workspace too.
+// serve starts or stops a workspace's agent.
 async function serve(name, path, doing, done) {
   const out = await work(doing + name, (signal) => call("POST", path, {}, signal));
-  if (out) {
-    await after("The agent of " + name + done, out);
-    return;
-  }
+  if (out) await after("The agent of " + name + done, out);
+  else await partly();
+}
+
+// partly shows the lists after something of a workspace failed: its agent may say why there, and what is cancelled may have been done in part.
+async function partly() {
   const why = failed;
+  if (!why) return;
   await work("Reading", load);
-  if (why) complain(why);
+  if (why.name === "AbortError") show("error", "Cancelled. The list of workspaces shows what was done until then.");
+  else complain(why);
 }
 
 function removing(at, id, more = "its settings and secrets too") {
@@ -306,6 +310,7 @@ function removing(at, id, more = "its settings and secrets too") {
     yes.onclick = async () => {
       const out = await work("Removing " + id, (signal) => call("DELETE", at + (purge.checked ? "?purge=true" : ""), undefined, signal));
       if (out) await after(id + " is removed.", out);
+      else if (at.startsWith("fleet/")) await partly();
     };
     fill(box, el("label", { class: "check" }, purge, el("span", {}, more)), yes, el("button", { type: "button", onclick: calm }, "Keep it"));
     yes.focus();
@@ -473,7 +478,10 @@ async function newWorkspace(order) {
 async function create(order, answers) {
   const run = (said) => create(order, said || answers);
   const out = await agreed("It is other than what you looked at", run, () => work("Creating " + order.name, (signal) => call("POST", "fleet", { ...order, ...(answers || {}) }, signal)));
-  if (!out) return;
+  if (!out) {
+    await partly();
+    return;
+  }
   closePlan();
   byID("workspace-form").reset();
   const served = out.agent.running ? ", and its agent runs." : out.agent.start_error ? ". Its agent can't be served: " + out.agent.start_error : ".";
