@@ -17,12 +17,18 @@ import (
 // endTime is what a keeper has to end a tree, before it is killed itself.
 const endTime = 10 * time.Second
 
+// startTime is what a keeper has to tell that its program runs. A program that stops its keeper before would have its starter wait for ever.
+const startTime = 30 * time.Second
+
 // Keeper starts programs. Its methods may be called from several goroutines.
-type Keeper struct{ program *hostside.Program }
+type Keeper struct {
+	program *hostside.Program
+	start   time.Duration
+}
 
 // New makes one that starts its keepers from the guest program that get answers, or from this binary where get is nil. Nothing is started. The caller
 // closes it.
-func New(get func() ([]byte, error)) *Keeper { return &Keeper{hostside.GuestProgram(get)} }
+func New(get func() ([]byte, error)) *Keeper { return &Keeper{hostside.GuestProgram(get), startTime} }
 
 // Close lets go of the guest program. What was started goes on.
 func (k *Keeper) Close() { k.program.Close() }
@@ -66,9 +72,15 @@ func (k *Keeper) Start(cmd *exec.Cmd, grace time.Duration) (*Kept, error) {
 		return nil, errors.Join(err, out.conn.Close())
 	}
 	var first guest.Kept
-	err = out.conn.SendJSON(guest.FrameRequest, what)
+	err = errors.Join(out.conn.SetDeadline(time.Now().Add(k.start)), out.conn.SendJSON(guest.FrameRequest, what))
 	if err == nil {
 		err = out.conn.RecvJSON(guest.FrameReply, &first)
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("%s: whether it runs isn't told within %s", what.Path, k.start)
+	}
+	if err == nil {
+		err = out.conn.SetDeadline(time.Time{})
 	}
 	if err == nil && first.Errno != 0 {
 		err = &os.PathError{Op: "fork/exec", Path: what.Path, Err: first.Errno}
