@@ -156,15 +156,15 @@ func (f *Folder[R, P]) Write(key string, r R) error {
 	return atomicfile.WriteBytes(f.At(key, recordFile), 0o600, append(b, '\n'))
 }
 
-// Find finds a living deployment, also one that still starts, by its instance id, the beginning of it, or the id of what is deployed where that is deployed
-// once. ErrNotFound.
+// Find finds a living deployment, also one that still starts, by its instance id, the id of what is deployed where that is deployed once, or else the
+// beginning of an instance id. ErrNotFound.
 func (f *Folder[R, P]) Find(text string) (R, error) {
 	var none R
 	all, err := f.List()
 	if err != nil {
 		return none, err
 	}
-	var found []R
+	var found, begun []R // whose id text is, and whose it begins
 	var names, ids []string
 	for _, r := range all {
 		h := P(&r).head()
@@ -172,13 +172,22 @@ func (f *Folder[R, P]) Find(text string) (R, error) {
 			continue
 		}
 		names = append(names, h.Instance)
-		if h.Instance == text {
-			return r, nil
-		}
 		of := P(&r).Of()
-		if text != "" && (of == text || ref.Last(of) == text || strings.HasPrefix(h.Instance, text) || strings.HasPrefix(ref.Last(h.Instance), text)) {
-			found, ids = append(found, r), append(ids, h.Instance)
+		switch {
+		case h.Instance == text:
+			return r, nil
+		case text == "":
+		case of == text || ref.Last(of) == text:
+			found = append(found, r)
+		case strings.HasPrefix(h.Instance, text) || strings.HasPrefix(ref.Last(h.Instance), text):
+			begun = append(begun, r)
 		}
+	}
+	if len(found) == 0 { // a whole id is never taken for the beginning of another
+		found = begun
+	}
+	for _, r := range found {
+		ids = append(ids, P(&r).head().Instance)
 	}
 	switch len(found) {
 	case 1:

@@ -109,3 +109,52 @@ func TestLastLog(t *testing.T) {
 		}
 	}
 }
+
+type deployed struct {
+	Head
+	ID string `json:"id"`
+}
+
+func (r *deployed) Of() string { return r.ID }
+
+// A whole id names what is deployed of it, whatever else begins like it.
+func TestFind(t *testing.T) {
+	t.Parallel()
+	f := Open[deployed](t.TempDir(), Words{"desk", "list", "stop"})
+	instances := map[string]string{}
+	for _, id := range []string{"@local/by/pc1", "@local/by/pc11", "@local/by/pc12", "@local/by/other"} {
+		key, err := f.newKey(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lock, err := atomicfile.NewHeldLock(f.At(key, lockFile))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := lock.Unlock(); err != nil {
+				t.Error(err)
+			}
+		})
+		instances[id] = Instance(id, key)
+		if err := f.Write(key, deployed{Head{Instance: instances[id], State: Running}, id}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	one := instances["@local/by/pc1"]
+	for text, want := range map[string]string{
+		"@local/by/pc1": one, "pc1": one, one: one, one[:len(one)-2]: one, "pc12": instances["@local/by/pc12"], "@local/by/o": instances["@local/by/other"],
+	} {
+		if got, err := f.Find(text); err != nil || got.Instance != want {
+			t.Errorf("%s is %q: %v; want %q", text, got.Instance, err, want)
+		}
+	}
+	if _, err := f.Find("@local/by/p"); err == nil || !strings.Contains(err.Error(), "is several deployments") {
+		t.Errorf("the beginning of three: %v", err)
+	}
+	for _, text := range []string{"", "x"} {
+		if _, err := f.Find(text); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
