@@ -50,6 +50,16 @@ func TestWorkspaceInChromium(t *testing.T) {
 	x.do(chromedp.Click(chromedp.CSS(`[data-workspace="plain"] [data-act="start"]`)))
 	x.reads("#error", "config.toml")
 	x.reads(`[data-workspace="plain"]`, "config.toml")
+	// One whose server hangs is cancelled: the page says what that left.
+	if err := os.WriteFile(config, []byte("[[mcp.servers]]\nname = 'hangs'\ncommand = 'sleep'\nargs = ['100']\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	x.calm()
+	x.do(chromedp.Click(chromedp.CSS(`[data-workspace="plain"] [data-act="start"]`)))
+	x.reads("#status-text", "Starting plain")
+	x.do(chromedp.Click(chromedp.CSS("#cancel")))
+	x.reads("#error", "The list of workspaces shows what was done until then")
+	x.reads(`[data-workspace="plain"]`, "stopped")
 	if err := os.WriteFile(config, good, 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -116,7 +116,7 @@ type member struct {
 // Start serves the agent of a place and answers when its card does. l, which Start closes, is where it is served. When ctx ends before, the agent is ended.
 func (f *Fleet) Start(ctx context.Context, place string, l *net.TCPListener) (Agent, error) {
 	m := &member{at: l.Addr().String(), port: l.Addr().(*net.TCPAddr).Port, done: make(chan struct{}), tail: &subprocess.Tail{Max: tailSize}}
-	if err := f.enter(place, m); err != nil {
+	if err := f.enter(ctx, place, m); err != nil {
 		return Agent{}, errors.Join(err, l.Close())
 	}
 	first, err := f.spawn(ctx, place, m, l)
@@ -169,23 +169,40 @@ func (f *Fleet) Start(ctx context.Context, place string, l *net.TCPListener) (Ag
 // errLate is a mark without words: an agent that took too long.
 var errLate = errors.New("")
 
-// enter takes the place of an agent that is over.
-func (f *Fleet) enter(place string, m *member) error {
+// enter takes the place of an agent that is over, or of one that is being ended once it is.
+func (f *Fleet) enter(ctx context.Context, place string, m *member) error {
+	for {
+		ending, err := f.tryEnter(place, m)
+		if ending == nil {
+			return err
+		}
+		select {
+		case <-ending:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (f *Fleet) tryEnter(place string, m *member) (ending <-chan struct{}, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	if have := f.of[place]; have != nil {
 		select {
 		case <-have.done:
 		default:
-			return ErrRunning
+			if have.stopping {
+				return have.done, nil
+			}
+			return nil, ErrRunning
 		}
 	}
 	f.of[place] = m
 	f.work.Add(1)
-	return nil
+	return nil, nil
 }
 
 // spawn starts the process and what waits for its end.

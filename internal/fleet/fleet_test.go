@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -60,6 +61,17 @@ func play(as string) {
 	l, err := net.FileListener(os.NewFile(fleet.ListenerFD, "listener"))
 	if err != nil {
 		os.Exit(1)
+	}
+	if as == "lingers" {
+		term := make(chan os.Signal, 1)
+		signal.Notify(term, syscall.SIGTERM)
+		go func() {
+			<-term
+			if os.WriteFile("ending", nil, 0o600) == nil {
+				time.Sleep(200 * time.Millisecond)
+			}
+			os.Exit(0)
+		}()
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /c/x/.well-known/agent.json", func(w http.ResponseWriter, _ *http.Request) {
@@ -178,6 +190,35 @@ func TestNotServed(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestAgain: an agent is started once the one before, which is being ended, is over.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	f, place := open(t, "lingers"), t.TempDir()
+	if _, err := f.Start(t.Context(), place, listen(t, f)); err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		f.Stop(place)
+	}()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(place, "ending")); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("nobody ends it")
+		}
+	}
+	if _, err := f.Start(t.Context(), place, listen(t, f)); err != nil {
+		t.Error(err)
+	}
+	<-stopped
+	if s := f.Look(place); !s.Running {
+		t.Errorf("it is %+v", s)
 	}
 }
 
