@@ -14,7 +14,7 @@ import (
 // EvalReport is what an eval run says now: text is what EvalRun takes. Of a trial that ran several times the newest run counts, and one that never
 // ran is there too, as cancelled.
 func (e *Engine) EvalReport(ctx context.Context, text string) (report.Report, error) {
-	x, _, err := e.EvalRun(ctx, text)
+	x, stored, err := e.EvalRun(ctx, text)
 	if err != nil {
 		return report.Report{}, err
 	}
@@ -23,7 +23,7 @@ func (e *Engine) EvalReport(ctx context.Context, text string) (report.Report, er
 		return report.Report{}, err
 	}
 	maps.DeleteFunc(runs, func(_ trialKey, s runlog.Summary) bool { return x.Eval != "" && s.Eval != x.Eval })
-	r := report.Report{ID: x.ID, Eval: x.Eval, Version: x.Version, K: x.K, Created: x.Created, Program: x.Program, Sandbox: strings.Join(x.Options.Sandbox, ",")}
+	r := report.Report{ID: x.ID, Eval: x.Eval, Version: x.Version, K: x.K, Stored: stored > 0, Created: x.Created, Program: x.Program, Sandbox: strings.Join(x.Options.Sandbox, ",")}
 	var levels []string
 	for _, task := range x.Tasks {
 		for trial := 1; trial <= x.K; trial++ {

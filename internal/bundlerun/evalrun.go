@@ -132,6 +132,12 @@ func (e *Engine) RunEval(ctx context.Context, r EvalRequest, rep Reporter) (Eval
 func (e *Engine) evalRun(ctx context.Context, r EvalRequest) (EvalRun, int, error) {
 	if r.Resume != "" {
 		x, v, err := e.EvalRun(ctx, r.Resume)
+		if err == nil && v == 0 { // an eval's id means the latest that can be gone on with
+			var all []EvalRun
+			if all, err = e.EvalRuns(ctx, r.Resume); err == nil && len(all) > 0 {
+				x, v, err = e.readEvalRun(ctx, all[0].ID)
+			}
+		}
 		if err == nil && v == 0 {
 			err = diag.List{{Code: "eval.resume", Summary: diag.Repr(r.Resume) + " was not started by eval run, so what it lacks isn't known", Fix: "agent-env runs resume goes on with single runs"}}.Err()
 		}

@@ -333,8 +333,18 @@ func TestEvalRunsAreFoundAndRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := x.EvalReport(t.Context(), s.Group)
-	if err != nil || r.N != 6 || len(r.Tasks) != 2 {
-		t.Errorf("%+v %v", r.Counts, err)
+	if err != nil || r.N != 6 || len(r.Tasks) != 2 || r.Stored {
+		t.Errorf("%+v stored %t %v", r.Counts, r.Stored, err)
+	}
+	// The eval's id means it now, being the latest, and to go on the latest that can be gone on with.
+	if r, err := x.EvalReport(t.Context(), "@local/e"); err != nil || r.ID != s.Group {
+		t.Errorf("%s for %s: %v", r.ID, s.Group, err)
+	}
+	if got, err := x.RunEval(t.Context(), EvalRequest{Resume: "@local/e", Explain: true}, &reporter{}); err != nil || got.Run.ID != out.Run.ID {
+		t.Errorf("%s for %s: %v", got.Run.ID, out.Run.ID, err)
+	}
+	if r, err := x.EvalReport(t.Context(), out.Run.ID); err != nil || !r.Stored {
+		t.Errorf("stored %t: %v", r.Stored, err)
 	}
 	_, err = x.RunEval(t.Context(), EvalRequest{Resume: s.Group}, &reporter{})
 	if _, refused := errors.AsType[*diag.Refusal](err); !refused {

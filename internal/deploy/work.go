@@ -134,8 +134,11 @@ func (k *work) bytes(done, total int64) {
 	if k.w.Ended() || done == 0 && total == 0 {
 		return
 	}
-	k.start()
 	k.w.Done, k.w.Total = done, total
+	if k.w.State == "" {
+		k.start() // it tells of them
+		return
+	}
 	k.update()
 }
 
@@ -197,7 +200,7 @@ func (k *work) end(err error) {
 // hide takes secrets out of what an installer or a build wrote: those that are known, and whoever URLs sign in as.
 func (m *maker) hide(text string) string { return withoutUsers(m.options.Redact.String(text)) }
 
-// withoutUsers takes the names and passwords out of the URLs in a text.
+// withoutUsers takes the names and passwords out of the URLs in a text. What may stand in a password ends none: rather too much is taken out.
 func withoutUsers(text string) string {
 	const mark = "://"
 	var out strings.Builder
@@ -210,7 +213,7 @@ func withoutUsers(text string) string {
 		out.WriteString(text[:i+len(mark)])
 		text = text[i+len(mark):]
 		authority := text
-		if end := strings.IndexAny(text, "/?# \t\r\n\"'`<>()[]{}|,;"); end >= 0 {
+		if end := strings.IndexAny(text, "/?# \t\r\n\"`<>[]{}|"); end >= 0 {
 			authority = text[:end]
 		}
 		if at := strings.LastIndexByte(authority, '@'); at >= 0 {

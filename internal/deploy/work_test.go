@@ -22,6 +22,7 @@ func TestWithoutUsers(t *testing.T) {
 		"git+ssh://git@c.example/x.git":                                        "git+ssh://***@c.example/x.git",
 		"https://a@b:c@d.example?q=e@f":                                        "https://***@d.example?q=e@f",
 		"\"https://u:p@h\" <https://u@h>":                                      "\"https://***@h\" <https://***@h>",
+		"https://me:a;b,c'(d)@h/x":                                             "https://***@h/x",
 		"https://me:@":                                                         "https://***@",
 	} {
 		if got := withoutUsers(text); got != want {
@@ -132,7 +133,7 @@ func TestPulling(t *testing.T) {
 		spec.Progress(100, 100)
 		got := told()
 		last := got[len(got)-1]
-		if len(got) < 10 || len(got) > 13 || got[0].State != WorkBegun || got[0].String() != "pull h.x/y:1" || last.State != WorkDone || last.Done != 100 || last.Total != 100 || last.Seconds != 1 {
+		if len(got) < 10 || len(got) > 13 || got[0].State != WorkBegun || got[0].Total != 100 || got[0].String() != "pull h.x/y:1" || last.State != WorkDone || last.Done != 100 || last.Total != 100 || last.Seconds != 1 {
 			t.Errorf("%d, %+v", len(got), got)
 		}
 		own := sandbox.Spec{Image: "h.x/y:1", Progress: func(int64, int64) {}}

@@ -48,20 +48,24 @@ func errorIn(document json.RawMessage) int {
 			continue
 		}
 		var e struct {
-			Code   any    `json:"code"`
-			Status any    `json:"status"`
-			Type   string `json:"type"`
+			Code    any    `json:"code"`
+			Status  any    `json:"status"`
+			Type    string `json:"type"`
+			Message string `json:"message"`
 		}
-		_ = json.Unmarshal(raw, &e) // a text is an error too
+		words := "" // ids and the like say nothing of it
+		if json.Unmarshal(raw, &e) != nil {
+			words = string(raw) // a text is an error too
+		}
 		for _, v := range []any{e.Code, e.Status} {
 			if n, ok := v.(float64); ok && n >= 400 && n < 600 {
 				return int(n)
 			}
 			if s, ok := v.(string); ok {
-				e.Type += " " + s
+				words += " " + s
 			}
 		}
-		return statusOf(strings.ToLower(e.Type + " " + string(raw)))
+		return statusOf(strings.ToLower(words + " " + e.Type + " " + e.Message))
 	}
 	return 0
 }

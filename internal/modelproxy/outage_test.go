@@ -93,6 +93,7 @@ func TestRefusalBehindA200(t *testing.T) {
 	const chat, messages, responses, gemini = "/v1/chat/completions", "/v1/messages", "/v1/responses", "/v1beta/models/m:generateContent"
 	for _, c := range []struct{ name, path, media, answer, kind string }{
 		{"a rate limit", chat, "", `{"error":{"message":"slow down","code":429},"usage":{"prompt_tokens":0,"completion_tokens":0}}`, model.RateLimited},
+		{"a fault whose id holds a number", chat, "", `{"error":{"message":"oops","type":"server_error","request_id":"req-429-quota"}}`, model.Overloaded},
 		{"a rate limit by its name", messages, "", `{"type":"error","error":{"type":"rate_limit_error","message":"slow down"}}`, model.RateLimited},
 		{"a rate limit in a stream", chat, "text/event-stream", "data: {\"error\":{\"message\":\"Rate limit reached\"}}\n\ndata: [DONE]\n\n", model.RateLimited},
 		{"overload in a stream", messages, "text/event-stream", "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"busy\"}}\n\n", model.Overloaded},

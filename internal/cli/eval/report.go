@@ -155,7 +155,11 @@ func reportText(w *bytes.Buffer, r *report.Report) {
 		fmt.Fprintf(w, "In %s a person took over a computer: what they scored isn't the agent's alone\n", diag.Count(r.TakenOver, "trial"))
 	}
 	if r.Missing > 0 {
-		fmt.Fprintf(w, "%s no end on record; agent-env eval run --resume %s goes on\n", haveNo(r.Missing), r.ID)
+		how := "agent-env runs resume goes on with single runs"
+		if r.Stored {
+			how = fmt.Sprintf("agent-env eval run --resume %s goes on", r.ID)
+		}
+		fmt.Fprintf(w, "%s no end on record; %s\n", haveNo(r.Missing), how)
 	}
 }
 

@@ -35,7 +35,11 @@ func (p *page) head(r *Report) {
 		p.add(`<p class="warn">A person took over a computer in %d of %d trials: what they scored isn't the agent's alone.</p>`+"\n", r.TakenOver, r.N)
 	}
 	if r.Missing > 0 {
-		p.add(`<p class="warn">%d of %d trials have no end on record. <code>agent-env eval run --resume %s</code> goes on with them.</p>`+"\n", r.Missing, r.N, text(r.ID))
+		how := "<code>agent-env runs resume</code> goes on with single runs."
+		if r.Stored {
+			how = "<code>agent-env eval run --resume " + text(r.ID) + "</code> goes on with them."
+		}
+		p.add(`<p class="warn">%d of %d trials have no end on record. %s</p>`+"\n", r.Missing, r.N, how)
 	}
 }
 

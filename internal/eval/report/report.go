@@ -62,6 +62,8 @@ type Report struct {
 	eval.Stats
 	// Missing is how many trials never ran or have no end on record; they are among the cancelled and the infra_failed.
 	Missing int `json:"missing,omitempty"`
+	// Stored: eval run --resume can go on with what is missing. Of runs that another command made only single ones can be gone on with.
+	Stored bool `json:"-"`
 	// TakenOver is how many trials had a person's hand in them. They count as the others do.
 	TakenOver int     `json:"taken_over,omitempty"`
 	Wall      float64 `json:"wall_seconds,omitempty"` // from the first start to the last end
