@@ -108,7 +108,7 @@ func TestComputerOfAnEngine(t *testing.T) {
 	t.Run("page", func(t *testing.T) { seenOnEngine(t, d, p) })
 	t.Run("film", func(t *testing.T) { filmedOnEngine(t, d, p) })
 	t.Run("film of a killed run", func(t *testing.T) { killedOnEngine(t, p) })
-	if out := p.run("sandbox", "list"); !strings.Contains(out, "There are no sandboxes.") {
+	if out := p.run("sandbox", "list", "--json"); !strings.Contains(out, `"sandboxes":[]`) {
 		t.Errorf("something is left:\n%s", out)
 	}
 }
