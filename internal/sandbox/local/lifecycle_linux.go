@@ -181,6 +181,18 @@ func sweep(s *slot) (bool, error) {
 	return true, s.remove()
 }
 
+// sweepSoon is sweep of a box whose end was seen: whoever has it taken only looks, or is a child of this process that is being started. What is taken for
+// longer is left to the next Sweep.
+func sweepSoon(s *slot) error {
+	for wait := time.Millisecond; ; wait *= 2 {
+		gone, err := sweep(s)
+		if gone || err != nil || !s.here() || wait > 256*time.Millisecond {
+			return err
+		}
+		time.Sleep(wait)
+	}
+}
+
 // Close ends the tied boxes of this process and lets go of the others.
 func (p *Provider) Close() error {
 	p.mu.Lock()
@@ -215,7 +227,7 @@ func (p *Provider) Close() error {
 	for id, c := range tied {
 		<-c.ended
 		if s, err := openSlot(p.boxes, id); err == nil {
-			_, err := sweep(s)
+			err := sweepSoon(s)
 			s.close()
 			errs = append(errs, err)
 		}
