@@ -169,7 +169,8 @@ func (b *boxServer) ask(ctx context.Context, method string, in SandboxParams, p 
 	if err != nil {
 		return out, err
 	}
-	return b.inBox(ctx, method, in, box)
+	out, err = b.inBox(ctx, method, in, box)
+	return out, b.lost(in, err)
 }
 
 // box is a sandbox that is connected to. One that was and has died is known as gone by its own answers.
@@ -210,6 +211,19 @@ func (b *boxServer) leave(key boxKey) error {
 		return nil
 	}
 	return box.Close()
+}
+
+// lost is what went wrong in a sandbox: one that was let go of meanwhile, since it was destroyed, is gone, whichever of the two is noticed first.
+func (b *boxServer) lost(in SandboxParams, err error) error {
+	if !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.boxes[boxKey{in.Entry.Name, in.ID}] != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrSandboxGone, err)
 }
 
 func (b *boxServer) inBox(ctx context.Context, method string, in SandboxParams, box Sandbox) (out SandboxAnswer, err error) {
@@ -352,7 +366,7 @@ func (b *boxServer) exec(ctx context.Context, in SandboxParams, box Sandbox) err
 			_ = b.peer.Notify(NotifySandboxExit, told) // the connection's end ends the command for the host too
 		}()
 		exit, err := box.Exec(ctx, *in.Command, stdio)
-		told.Exit, told.Error = &exit, FaultOf(err)
+		told.Exit, told.Error = &exit, FaultOf(b.lost(in, err))
 		if err != nil {
 			told.Exit = nil
 			for _, s := range taken { // nothing was started, or nothing is left
