@@ -169,37 +169,40 @@ func TestGitVerbsKilled(t *testing.T) {
 				t.Fatalf("it does nothing:\n%s", before)
 			}
 			kills, done := 0, 0
-			for _, calls := range []string{"fsync,fdatasync", "rename,renameat,renameat2", "linkat,link,unlink,unlinkat"} {
-				for k := 1; ; k++ {
-					if k > 200 {
-						t.Fatal("it never gets through")
-					}
-					w.restore()
-					code, out := w.run("desk", []string{strace, "-f", "-qq", "-o", os.DevNull, "-e", "signal=none", "-e", "trace=" + calls, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", calls, k)}, args...)
-					if code == 0 {
-						break
-					}
-					kills++
-					at := fmt.Sprintf("killed at call %d of %s", k, calls)
-					if code > 0 && code != 137 {
-						t.Fatalf("%s: ends with %d:\n%s", at, code, out)
-					}
-					w.does("desk", "plugin", "verify") // settles what a kill left
-					got := w.files("desk")
-					switch got {
-					case before:
-					case after:
-						done++
-					default:
-						t.Fatalf("%s: half done:\n%s\nbefore:\n%s\nafter:\n%s", at, got, before, after)
-					}
-					code, out = w.run("desk", nil, args...)
-					if again := w.files("desk"); again != after || code != 0 && (got == before || !strings.Contains(out, "is installed in this workspace")) {
-						t.Fatalf("%s: again: ends with %d:\n%s\n%s", at, code, out, again)
-					}
-					w.does("desk", "plugin", "outdated") // sweeps
-					if left := w.leftovers("desk"); len(left) > 0 {
-						t.Fatalf("%s: left %q", at, left)
+			// Calls are counted for each thread, and which thread makes one is chance: a round may miss those after the commit.
+			for round := 0; round < 3 && (done == 0 || done == kills); round++ {
+				for _, calls := range []string{"fsync,fdatasync", "rename,renameat,renameat2", "linkat,link,unlink,unlinkat"} {
+					for k := 1; ; k++ {
+						if k > 200 {
+							t.Fatal("it never gets through")
+						}
+						w.restore()
+						code, out := w.run("desk", []string{strace, "-f", "-qq", "-o", os.DevNull, "-e", "signal=none", "-e", "trace=" + calls, "-e", fmt.Sprintf("inject=%s:signal=KILL:when=%d", calls, k)}, args...)
+						if code == 0 {
+							break
+						}
+						kills++
+						at := fmt.Sprintf("killed at call %d of %s", k, calls)
+						if code > 0 && code != 137 {
+							t.Fatalf("%s: ends with %d:\n%s", at, code, out)
+						}
+						w.does("desk", "plugin", "verify") // settles what a kill left
+						got := w.files("desk")
+						switch got {
+						case before:
+						case after:
+							done++
+						default:
+							t.Fatalf("%s: half done:\n%s\nbefore:\n%s\nafter:\n%s", at, got, before, after)
+						}
+						code, out = w.run("desk", nil, args...)
+						if again := w.files("desk"); again != after || code != 0 && (got == before || !strings.Contains(out, "is installed in this workspace")) {
+							t.Fatalf("%s: again: ends with %d:\n%s\n%s", at, code, out, again)
+						}
+						w.does("desk", "plugin", "outdated") // sweeps
+						if left := w.leftovers("desk"); len(left) > 0 {
+							t.Fatalf("%s: left %q", at, left)
+						}
 					}
 				}
 			}
