@@ -78,7 +78,7 @@ func driver(ctx context.Context, p *verb.Program, o driverOptions) error {
 		}
 	}
 	// A capture is megabytes that are garbage at once, and desktops run by the dozen: memory is worth more than the time of collecting it.
-	debug.SetGCPercent(25)
+	debug.SetGCPercent(10)
 	var png x11.Encoder
 	c, err := computer.New(d, computer.Options{Lookup: p.Env, EncodePNG: png.Encode, Log: p.Logger(), Supports: supports(), Skill: skill})
 	if err != nil {
