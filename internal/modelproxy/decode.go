@@ -12,12 +12,12 @@ import (
 
 // decoded is what a model answered; nil when that can't be read.
 func decoded(x *Exchange) *model.Message {
-	media := "application/json"
-	if streamed(x.Response) {
-		media = "text/event-stream"
-	}
 	switch x.Protocol {
 	case serve.Chat, serve.Messages:
+		media := "application/json"
+		if streamed(x.Response) {
+			media = "text/event-stream"
+		}
 		dialect := model.OpenAI
 		if x.Protocol == serve.Messages {
 			dialect = model.Anthropic
@@ -26,9 +26,9 @@ func decoded(x *Exchange) *model.Message {
 			return &res.Message
 		}
 	case serve.Responses:
-		return response(bodies(x.Response, media))
+		return response(bodies(x.Response))
 	case serve.Gemini:
-		return gemini(bodies(x.Response, media))
+		return gemini(bodies(x.Response))
 	}
 	return nil
 }
@@ -39,8 +39,8 @@ func streamed(answer string) bool {
 }
 
 // bodies are the documents of an answer: one, those of a stream's events, or those of a list.
-func bodies(text, media string) []json.RawMessage {
-	if media != "text/event-stream" {
+func bodies(text string) []json.RawMessage {
+	if !streamed(text) {
 		var list []json.RawMessage
 		if json.Unmarshal([]byte(text), &list) == nil {
 			return list

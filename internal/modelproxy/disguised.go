@@ -12,21 +12,18 @@ import (
 // disguised is the failure that an answer of status 200 is: an error in place of a message, as gateways make them of another's refusal, or a message
 // without content that no token was spent on. nil: it is an answer.
 func disguised(x *Exchange, h http.Header, named bool) *model.Error {
-	media := "application/json"
-	if streamed(x.Response) {
-		media = "text/event-stream"
-	}
 	if strings.Contains(x.Response, `"error"`) {
-		for _, d := range bodies(x.Response, media) {
+		for _, d := range bodies(x.Response) {
 			if status := errorIn(d); status != 0 {
 				return model.Refusal(status, d, h).Judge(named)
 			}
 		}
 	}
+	if x.Usage != nil && (x.Usage.Input != 0 || x.Usage.Output != 0) {
+		return nil
+	}
 	m := decoded(x)
-	free := x.Usage == nil || x.Usage.Input == 0 && x.Usage.Output == 0
-	none := m == nil && (x.Protocol == serve.Chat || x.Protocol == serve.Messages) || m != nil && m.Text() == "" && m.Reasoning == "" && len(m.Calls) == 0
-	if none && free {
+	if m == nil && (x.Protocol == serve.Chat || x.Protocol == serve.Messages) || m != nil && m.Text() == "" && m.Reasoning == "" && len(m.Calls) == 0 {
 		return &model.Error{Kind: model.Malformed, Status: x.Status, Message: "an answer without content, for which no token is counted"}
 	}
 	return nil
