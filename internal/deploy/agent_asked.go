@@ -132,17 +132,15 @@ func only(under []*prompted, fits func(string) bool) (k *prompted, some bool) {
 	for _, p := range under {
 		for _, t := range p.texts {
 			switch {
-			case !fits(t) || len(t) < longest:
-			case k != nil && k != p && len(t) == longest:
-				k = nil
-			case k == nil && some && len(t) == longest: // a third that says the same
-			default:
+			case len(t) < longest || !fits(t):
+			case len(t) > longest:
 				k, longest = p, len(t)
+			case k != p:
+				k = nil
 			}
-			some = some || fits(t)
 		}
 	}
-	return k, some
+	return k, longest > 0
 }
 
 // textsIn are the texts of a document, in its order.
