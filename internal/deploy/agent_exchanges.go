@@ -21,7 +21,7 @@ type exchanges struct {
 	record func(trajectory.Event) error
 	spent  func(model.Usage)
 	usage  model.Usage
-	last   modelproxy.Exchange
+	fault  *model.Error // why the last thing that was asked was not answered; nil when it was
 	n      int
 	good   int          // that were answered
 	lines  bytes.Buffer // what the log was given
@@ -35,8 +35,8 @@ func (x *exchanges) add(e modelproxy.Exchange) error {
 		return nil
 	}
 	x.n++
-	x.last = e
-	if e.Status == http.StatusOK && !e.Cut && e.Fault() == nil {
+	x.fault = e.Fault()
+	if e.Status == http.StatusOK && !e.Cut && x.fault == nil {
 		x.good++
 	}
 	if e.Usage != nil {
@@ -93,22 +93,10 @@ func (x *exchanges) give(out *Reply) {
 // unanswered is the machinery's error when the agent can't have done anything: its model was asked and gave no answer at all, for reasons that are the
 // endpoint's, or the agent failed after one of these. An agent that had answers, and says that it is done, is believed.
 func (x *exchanges) unanswered(out *Reply) error {
-	fault := x.fault()
-	x.mu.Lock()
-	none := x.n > 0 && x.good == 0
-	x.mu.Unlock()
-	if !model.Infra(fault) || out.ErrorType == "" && !none {
-		return nil
-	}
-	return step.Infra(&step.Error{Type: "ModelError", Err: fmt.Errorf("the agent's model could not be asked: %w", fault)})
-}
-
-// fault is why the last thing that was asked of the agent's model was not answered; nil when it was.
-func (x *exchanges) fault() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if e := x.last.Fault(); e != nil {
-		return e
+	if x.fault == nil || !model.Infra(x.fault) || out.ErrorType == "" && x.good > 0 {
+		return nil
 	}
-	return nil
+	return step.Infra(&step.Error{Type: "ModelError", Err: fmt.Errorf("the agent's model could not be asked: %w", x.fault)})
 }
