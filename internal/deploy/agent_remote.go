@@ -99,9 +99,7 @@ func (m serverMaker) Check(ctx context.Context, chain []string, isolation string
 // Start makes the box, starts the program and waits for its card.
 func (m serverMaker) Start(ctx context.Context, a *Agent, r AgentRequest) (Runner, error) {
 	g, q, p := a.all, m.request(r), m.stored.Part
-	g.boxes.mu.Lock()
-	policy := g.boxes.account(r.Run).policy
-	g.boxes.mu.Unlock()
+	policy := g.boxes.policy(r.Run)
 	w, err := m.maker.choose(ctx, g.boxes.Chain(policy.Chain, r.Type), policy.Isolation, q, p)
 	if err != nil {
 		return nil, err

@@ -121,6 +121,16 @@ func (d *Deployments) account(run string) *account {
 	return a
 }
 
+// policy is what holds for a run; the zero one where nobody opened it.
+func (d *Deployments) policy(run string) Policy {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if a := d.runs[run]; a != nil {
+		return a.policy
+	}
+	return Policy{}
+}
+
 // Request is one sandbox that a step wants.
 type Request struct {
 	Run, Step string

@@ -35,10 +35,7 @@ type film struct {
 
 // films begins to film the computers of an environment, where its run is to be filmed.
 func (e *Envs) films(ctx context.Context, r EnvRequest, v *Env) error {
-	e.boxes.mu.Lock()
-	wanted := e.boxes.account(r.Run).policy.Film
-	e.boxes.mu.Unlock()
-	if !wanted || !e.recorded(r) {
+	if !e.boxes.policy(r.Run).Film || !e.recorded(r) {
 		return nil
 	}
 	for _, s := range v.Servers {

@@ -206,7 +206,7 @@ func (h *hatch) take(t *TakeOver) (*front.Hand, error) {
 		return nil, err
 	}
 	t.ID = h.env.Instance + " " + hand.ID()
-	if o := h.envs.observer(h.env.Run); o != nil {
+	if o := h.envs.boxes.policy(h.env.Run).Observer; o != nil {
 		if err := o.EnvTaken(h.env.Step, *t); err != nil {
 			_, endErr := hand.End()
 			return nil, errors.Join(fmt.Errorf("the run can't have on record that a person takes over: %w", err), endErr)
@@ -222,7 +222,7 @@ func (h *hatch) release(hand *front.Hand, t TakeOver) {
 	if t.Inputs, err = hand.End(); err != nil {
 		h.envs.log.Warn("the log of calls doesn't have that a person gave a computer back", "env", t.Env, "computer", t.Name, "error", err)
 	}
-	if o := h.envs.observer(h.env.Run); o != nil {
+	if o := h.envs.boxes.policy(h.env.Run).Observer; o != nil {
 		if err := o.EnvTaken(h.env.Step, t); err != nil {
 			h.envs.log.Warn("the run doesn't have on record that a person gave a computer back", "env", t.Env, "computer", t.Name, "error", err)
 		}

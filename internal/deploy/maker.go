@@ -145,9 +145,7 @@ func unsupported(format string, args ...any) error {
 
 // start makes the box of a part and starts its server. A Server beside an error has a box that is to be removed.
 func (m *maker) start(ctx context.Context, r EnvRequest, p envstore.Part, sides *shared) (*Server, error) {
-	m.boxes.mu.Lock()
-	policy := m.boxes.account(r.Run).policy
-	m.boxes.mu.Unlock()
+	policy := m.boxes.policy(r.Run)
 	w, err := m.choose(ctx, m.boxes.Chain(policy.Chain, r.Type), policy.Isolation, r, p)
 	if err != nil {
 		return nil, err

@@ -76,20 +76,10 @@ func (e *Envs) keep(ctx context.Context, v *Env, what string, in io.Reader) (Pie
 		return p, err
 	}
 	p.What, p.Env, p.Instance = what, v.ID, v.Instance
-	if o := e.observer(v.Run); o != nil {
+	if o := e.boxes.policy(v.Run).Observer; o != nil {
 		o.EnvKept(v.Step, p)
 	}
 	return p, nil
-}
-
-// observer is who is told of a run; nil for nobody.
-func (e *Envs) observer(run string) Observer {
-	e.boxes.mu.Lock()
-	defer e.boxes.mu.Unlock()
-	if a := e.boxes.runs[run]; a != nil {
-		return a.policy.Observer
-	}
-	return nil
 }
 
 // keepCalls moves the log of a deployment's calls from the run's folder into its record. A log that can't be kept stays where it is.

@@ -69,9 +69,7 @@ type work struct {
 
 // work begins to tell of something that a run waits for; nil where nobody asked to be told. It is told of from begin on.
 func (d *Deployments) work(r Request, what, of string) *work {
-	d.mu.Lock()
-	tell := d.account(r.Run).policy.Tell
-	d.mu.Unlock()
+	tell := d.policy(r.Run).Tell
 	if tell == nil {
 		return nil
 	}
