@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"path"
 	"strings"
-	"sync"
 
 	"agentenv.internal/agentenv/internal/agent/cli"
 	"agentenv.internal/agentenv/internal/diag"
@@ -111,12 +110,7 @@ func (r *cliRunner) sameName(ctx context.Context, was, is string) error {
 
 // extractPart extracts what an archive has below one of its folders.
 func extractPart(ctx context.Context, box guest.Box, in io.Reader, part, to string) error {
-	pr, pw := io.Pipe()
-	var wg sync.WaitGroup
-	wg.Go(func() { pw.CloseWithError(copyPart(pw, in, part)) })
-	err := box.Extract(ctx, to, pr)
-	_ = pr.CloseWithError(io.ErrClosedPipe)
-	wg.Wait()
+	_, err := piped(func(w io.Writer) error { return copyPart(w, in, part) }, func(r io.Reader) error { return box.Extract(ctx, to, r) })
 	return err
 }
 

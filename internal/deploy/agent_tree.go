@@ -10,7 +10,6 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
 	"agentenv.internal/agentenv/internal/atomicfile"
@@ -35,19 +34,13 @@ func (a *Agent) putTree(fill func(w *treeWriter) error, put func(string, io.Read
 	if err != nil {
 		return step.Infra(err)
 	}
-	pr, pw := io.Pipe()
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		t := &treeWriter{w: tar.NewWriter(pw), redact: a.all.o.Redact, spool: filepath.Join(scratch.Dir, "file"), left: maxStateWorkspace}
-		err := fill(t)
-		if err == nil {
-			err = t.w.Close()
+	_, err = piped(func(w io.Writer) error {
+		t := &treeWriter{w: tar.NewWriter(w), redact: a.all.o.Redact, spool: filepath.Join(scratch.Dir, "file"), left: maxStateWorkspace}
+		if err := fill(t); err != nil {
+			return err
 		}
-		pw.CloseWithError(err)
-	})
-	err = put(StateWorkspace, pr)
-	_ = pr.CloseWithError(io.ErrClosedPipe)
-	wg.Wait()
+		return t.w.Close()
+	}, func(r io.Reader) error { return put(StateWorkspace, r) })
 	return errors.Join(err, scratch.Remove())
 }
 

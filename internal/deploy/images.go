@@ -103,17 +103,13 @@ func (m *maker) image(ctx context.Context, engine sandbox.Builder, p envstore.Pa
 // build has an engine make an image of the folder that write writes as a tar; its pipe breaks once the engine wants no more. unread is why the folder
 // could not be read, err what the engine said.
 func build(ctx context.Context, engine sandbox.Builder, b sandbox.Build, write func(ctx context.Context, to io.Writer) error) (id string, unread, err error) {
-	in, out := io.Pipe()
-	written := make(chan error, 1)
-	go func() {
-		err := write(ctx, out)
-		out.CloseWithError(err)
-		written <- err
-	}()
-	b.Context = in
-	built, err := engine.Build(ctx, b)
-	in.CloseWithError(io.ErrClosedPipe) // a context that nobody read to its end
-	if unread = <-written; errors.Is(unread, io.ErrClosedPipe) {
+	var built sandbox.Built
+	unread, err = piped(func(w io.Writer) error { return write(ctx, w) }, func(r io.Reader) (err error) {
+		b.Context = r
+		built, err = engine.Build(ctx, b)
+		return err
+	})
+	if errors.Is(unread, io.ErrClosedPipe) { // a context that nobody read to its end
 		unread = nil
 	}
 	if unread != nil || err != nil {

@@ -271,17 +271,27 @@ func putTree(ctx context.Context, box guest.Box, from, to string) error {
 		return err
 	}
 	defer root.Close()
-	r, w := io.Pipe()
-	packed := make(chan error, 1)
-	go func() {
+	packed, err := piped(func(w io.Writer) error {
 		_, err := archive.Pack(ctx, w, root, archive.PackOptions{Format: archive.Tar})
-		w.CloseWithError(err)
-		packed <- err
-	}()
-	err = box.Extract(ctx, to, r)
-	r.CloseWithError(io.ErrClosedPipe)
-	if perr := <-packed; perr != nil && err == nil {
-		return perr
+		return err
+	}, func(r io.Reader) error { return box.Extract(ctx, to, r) })
+	if err != nil {
+		return err
 	}
-	return err
+	return packed
+}
+
+// piped has read read what write writes, and waits for both. It ends write with io.ErrClosedPipe once read wants no more; written is write's error, err
+// read's, which write's is to who reads on.
+func piped(write func(w io.Writer) error, read func(r io.Reader) error) (written, err error) {
+	r, w := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		err := write(w)
+		w.CloseWithError(err)
+		done <- err
+	}()
+	err = read(r)
+	r.CloseWithError(io.ErrClosedPipe)
+	return <-done, err
 }
