@@ -56,7 +56,7 @@ func startFilm(ctx context.Context, s *Server, dir string, about filmNote) (*fil
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
-	f := &film{server: s, path: filepath.Join(dir, "screen "+fileName(s.Name)+" "+strings.ToLower(rand.Text()[:8])+".png"), ended: make(chan struct{})}
+	f := &film{server: s, path: filepath.Join(dir, filmPrefix+fileName(s.Name)+" "+strings.ToLower(rand.Text()[:8])+".png"), ended: make(chan struct{})}
 	if err := f.note(about); err != nil {
 		return nil, err
 	}
