@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"agentenv.internal/agentenv/internal/diag"
+	"agentenv.internal/agentenv/internal/redact"
 )
 
 // Work is how far something is that can take long before a sandbox or a server stands: packages that are installed, a folder that is built, an image that
@@ -199,27 +200,7 @@ func (k *work) end(err error) {
 func (m *maker) hide(text string) string { return withoutUsers(m.options.Redact.String(text)) }
 
 // withoutUsers takes the names and passwords out of the URLs in a text. What may stand in a password ends none: rather too much is taken out.
-func withoutUsers(text string) string {
-	const mark = "://"
-	var out strings.Builder
-	for {
-		i := strings.Index(text, mark)
-		if i < 0 {
-			out.WriteString(text)
-			return out.String()
-		}
-		out.WriteString(text[:i+len(mark)])
-		text = text[i+len(mark):]
-		authority := text
-		if end := strings.IndexAny(text, "/?# \t\r\n\"`<>[]{}|"); end >= 0 {
-			authority = text[:end]
-		}
-		if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-			out.WriteString("***")
-			text = text[at:]
-		}
-	}
-}
+func withoutUsers(text string) string { return redact.Users(text, "/?# \t\r\n\"`<>[]{}|") }
 
 // short is a line as it is shown.
 func short(text string) string {
