@@ -20,11 +20,7 @@ const (
 	PeerToolsPath = PeersPath + "/mcp"
 )
 
-const (
-	peerPath     = PeersPath
-	peerToolPath = PeerToolsPath
-	maxPeerTasks = 1024 // that are remembered; the oldest that ended are forgotten first
-)
+const maxPeerTasks = 1024 // that are remembered; the oldest that ended are forgotten first
 
 // Peer is another agent that this one may ask.
 type Peer struct {
@@ -53,9 +49,9 @@ func (a *Agent) peerExtension() (extension, bool, error) {
 	if a.peers == nil {
 		return extension{}, false, nil
 	}
-	return newExtension(wire.URNPeerAgents, "Names other agents that the agent may ask.", peerPath,
-		operation{name: "set", verb: http.MethodPost, path: peerPath, request: `{"required":["peers"]}`, response: `{"required":["status","peers"]}`, serve: a.setPeers},
-		operation{name: "list", verb: http.MethodGet, path: peerPath, response: `{"required":["peers"]}`, serve: a.listPeers})
+	return newExtension(wire.URNPeerAgents, "Names other agents that the agent may ask.", PeersPath,
+		operation{name: "set", verb: http.MethodPost, path: PeersPath, request: `{"required":["peers"]}`, response: `{"required":["status","peers"]}`, serve: a.setPeers},
+		operation{name: "list", verb: http.MethodGet, path: PeersPath, response: `{"required":["peers"]}`, serve: a.listPeers})
 }
 
 // peerServer is the agent's own MCP server; ok is false while its address isn't known.
@@ -64,7 +60,7 @@ func (a *Agent) peerServer() (s Server, ok bool) {
 	if a.peers == nil || port == 0 {
 		return s, false
 	}
-	return Server{Name: PeerServer, URL: fmt.Sprintf("http://127.0.0.1:%d%s", port, peerToolPath)}, true
+	return Server{Name: PeerServer, URL: fmt.Sprintf("http://127.0.0.1:%d%s", port, PeerToolsPath)}, true
 }
 
 func decodePeers(body []byte) ([]Peer, error) {

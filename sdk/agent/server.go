@@ -34,7 +34,7 @@ func (a *Agent) Handler() (http.Handler, error) {
 		}
 	}
 	if a.peers != nil {
-		mux.handle(peerToolPath, a.peerTools())
+		mux.handle(PeerToolsPath, a.peerTools())
 	}
 	for _, r := range a.routes {
 		mux.handle(r.pattern, r.handler)
