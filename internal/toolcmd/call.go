@@ -34,10 +34,7 @@ func (c *Client) Close() { c.child.Close() }
 
 // Call calls a tool and answers its CallToolResult.
 func (c *Client) Call(ctx context.Context, tool string, arguments json.RawMessage) (json.RawMessage, error) {
-	a, err := c.child.Call(ctx, "tools/call", func(_ uint64, b []byte) []byte {
-		b = rawjson.AppendString(append(b, `{"name":`...), tool)
-		return append(append(append(b, `,"arguments":`...), arguments...), '}')
-	}, nil, nil)
+	a, err := c.child.CallTool(ctx, tool, arguments)
 	if err != nil {
 		return nil, told(err)
 	}

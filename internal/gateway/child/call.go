@@ -106,6 +106,14 @@ func (c *Child) Call(ctx context.Context, method string, params func(id uint64, 
 	}
 }
 
+// CallTool calls a tool by its own name; arguments is a JSON object.
+func (c *Child) CallTool(ctx context.Context, tool string, arguments []byte) (*Answer, error) {
+	return c.Call(ctx, "tools/call", func(_ uint64, b []byte) []byte {
+		b = rawjson.AppendString(append(b, `{"name":`...), tool)
+		return append(append(append(b, `,"arguments":`...), arguments...), '}')
+	}, nil, nil)
+}
+
 // lose makes callers wait for the next session instead of trying this one again.
 func (c *Child) lose(s *session, err error) {
 	if c.setDown(s, err) {

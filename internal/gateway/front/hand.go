@@ -151,10 +151,7 @@ func (h *Hand) observe(id string, told []byte, before, after string) {
 }
 
 func (h *Hand) call(ctx context.Context, tool string, args json.RawMessage) (json.RawMessage, error) {
-	a, err := h.mcp.Call(ctx, "tools/call", func(_ uint64, b []byte) []byte {
-		b = rawjson.AppendString(append(b, `{"name":`...), tool)
-		return append(append(append(b, `,"arguments":`...), args...), '}')
-	}, nil, nil)
+	a, err := h.mcp.CallTool(ctx, tool, args)
 	if err != nil {
 		return nil, fmt.Errorf("the computer %w", err)
 	}
