@@ -237,7 +237,7 @@ func (r *a2aRunner) beside(told Settings) string {
 func (r *a2aRunner) ask(ctx context.Context, p Prompt, s Settings, x *exchanges, configure func() ([]string, error)) (Reply, error) {
 	k := &peerTurns{turn: ctx, spent: x.take}
 	if r.box != nil { // elsewhere nobody asks models or others through this process
-		proxy, err := r.agent.proxyFor(ctx, s, x)
+		proxy, err := r.agent.proxyFor(ctx, s, x, false)
 		if err != nil {
 			return Reply{}, &step.Error{Type: "ModelError", Err: err}
 		}

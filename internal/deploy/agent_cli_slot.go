@@ -11,7 +11,6 @@ import (
 
 	"agentenv.internal/agentenv/internal/agent/cli"
 	"agentenv.internal/agentenv/internal/model"
-	"agentenv.internal/agentenv/internal/model/source"
 	"agentenv.internal/agentenv/internal/modelproxy"
 	"agentenv.internal/agentenv/internal/step"
 	"agentenv.internal/agentenv/internal/trajectory"
@@ -127,16 +126,7 @@ func (r *cliRunner) setPeers(_ context.Context, peers []*Agent) error {
 
 // open puts the run's model, and the agents that may be asked, behind the slot's doors until what it answers is called.
 func (r *cliRunner) open(ctx context.Context, w *slot, s Settings, x *exchanges, asked *peerTurns) (stop func(), err error) {
-	if _, scripted := source.Script(s.Model); !scripted {
-		e, err := r.agent.all.o.Models.Endpoint(ctx, r.agent.req.BaseURL)
-		if err == nil && e.BaseURL == "" {
-			err = source.NoEndpoint(s.Model)
-		}
-		if err != nil {
-			return nil, &step.Error{Type: "ModelError", Err: err}
-		}
-	}
-	p, err := r.agent.proxyFor(ctx, s, x)
+	p, err := r.agent.proxyFor(ctx, s, x, true)
 	if err != nil {
 		return nil, &step.Error{Type: "ModelError", Err: err}
 	}

@@ -21,8 +21,9 @@ func (g *Agents) exchanges(a *Agent) string {
 	return filepath.Join(RecordsOf(g.o.Records, a.Run), a.Instance+".model.jsonl")
 }
 
-// proxyFor stands between the agent and its model for one prompt; settings name the model.
-func (a *Agent) proxyFor(ctx context.Context, s Settings, x *exchanges) (*modelproxy.Proxy, error) {
+// proxyFor stands between the agent and its model for one prompt; settings name the model. needed says that the agent does nothing without one, so that a
+// model that nobody answers for is an error now, and not when it is asked.
+func (a *Agent) proxyFor(ctx context.Context, s Settings, x *exchanges, needed bool) (*modelproxy.Proxy, error) {
 	models := a.all.o.Models
 	o := modelproxy.Options{Name: s.Model, Variant: max(a.Trial, 1) - 1, Record: x.add}
 	endpoint, err := models.Endpoint(ctx, a.req.BaseURL)
@@ -30,7 +31,11 @@ func (a *Agent) proxyFor(ctx context.Context, s Settings, x *exchanges) (*modelp
 		return nil, err
 	}
 	o.Upstream = modelproxy.UpstreamOf(endpoint)
-	if _, scripted := source.Script(s.Model); scripted {
+	_, scripted := source.Script(s.Model)
+	if needed && !scripted && endpoint.BaseURL == "" {
+		return nil, source.NoEndpoint(s.Model)
+	}
+	if scripted {
 		m, err := models.Model(ctx, s.Model, "")
 		if err != nil {
 			return nil, err
