@@ -126,38 +126,10 @@ func (a *App) ChangePlugins(ctx context.Context, c dist.Change, force bool, comm
 	})
 	m := dist.NewManager(a.pluginOptions(), ownWheels, func(e *dist.Environment) dist.ReportOptions {
 		o := a.reportOptions(e, commands)
-		o.Beside, o.Loader = beside(), trusting{o.Loader}
+		o.Beside, o.Loader = beside(), pluginLoader{a: a, e: e, callbacks: true, trusting: true}
 		return o
 	})
 	return m.Apply(ctx, c, t)
-}
-
-// trusting loads what distributions offer, and takes git plugins at their word: only their names count.
-type trusting struct{ dist.Loader }
-
-func (l trusting) Load(ctx context.Context, claims []dist.Claim) ([]dist.Loaded, error) {
-	var ask []dist.Claim
-	for _, c := range claims {
-		if c.Git == "" {
-			ask = append(ask, c)
-		}
-	}
-	var got []dist.Loaded
-	if len(ask) > 0 {
-		var err error
-		if got, err = l.Loader.Load(ctx, ask); err != nil {
-			return nil, err
-		}
-	}
-	var out []dist.Loaded
-	for _, c := range claims {
-		if c.Git != "" {
-			out = append(out, dist.Loaded{Status: dist.Active, Type: c.Name})
-			continue
-		}
-		out, got = append(out, got[0]), got[1:]
-	}
-	return out, nil
 }
 
 // ownWheels writes the program's own distributions into a folder.
