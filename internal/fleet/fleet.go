@@ -265,8 +265,7 @@ func (f *Fleet) spawn(ctx context.Context, place string, m *member, l *net.TCPLi
 
 // last is the end of what an agent said, as it follows how it ended.
 func (m *member) last() string {
-	lines := strings.FieldsFunc(strings.ToValidUTF8(m.tail.Text(), ""), func(r rune) bool { return r == '\n' || r == '\r' })
-	lines = lines[max(0, len(lines)-tailLines):]
+	lines := m.tail.Last(tailLines)
 	for i, line := range lines {
 		lines[i] = diag.Clean(line)
 	}

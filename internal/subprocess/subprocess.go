@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -87,6 +88,12 @@ func (t *Tail) Text() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return string(t.buf)
+}
+
+// Last is the last n lines of Text that aren't empty, or all where there are fewer, without what is no UTF-8.
+func (t *Tail) Last(n int) []string {
+	lines := strings.FieldsFunc(strings.ToValidUTF8(t.Text(), ""), func(r rune) bool { return r == '\n' || r == '\r' })
+	return lines[max(0, len(lines)-n):]
 }
 
 // Look finds a program in a PATH, in absolute folders alone; "" when there is none.

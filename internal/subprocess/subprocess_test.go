@@ -99,6 +99,16 @@ func TestTail(t *testing.T) {
 	}
 }
 
+func TestLastLines(t *testing.T) {
+	tail := &Tail{Max: 14}
+	_, _ = tail.Write([]byte("gone\xc3\xa9\r\n\none\xff\ntwo\n\n")) // the first kept is the second half of a character
+	for n, want := range map[int]string{0: "", 1: "two", 2: "one|two", 9: "one|two"} {
+		if got := strings.Join(tail.Last(n), "|"); got != want {
+			t.Errorf("%d: %q", n, got)
+		}
+	}
+}
+
 func TestEnvironment(t *testing.T) {
 	got := Environment(func(name string) (string, bool) {
 		return name + "-value", name == "PATH" || name == "AWS_SECRET_ACCESS_KEY"

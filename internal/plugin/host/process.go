@@ -226,10 +226,9 @@ func newTail() *tail { return &tail{subprocess.Tail{Max: tailSize}} }
 
 // String is the end in one line: enough to recognize a fault by. The log has the rest.
 func (t *tail) String() string {
-	lines := strings.FieldsFunc(t.Text(), func(r rune) bool { return r == '\n' || r == '\r' })
-	lines = lines[max(0, len(lines)-tailLines):]
+	lines := t.Last(tailLines)
 	for i, l := range lines {
-		if l = strings.ToValidUTF8(strings.TrimSpace(l), ""); len(l) > 200 {
+		if l = strings.TrimSpace(l); len(l) > 200 {
 			l = strings.ToValidUTF8(l[:200], "") + " …"
 		}
 		lines[i] = diag.Clean(l)
