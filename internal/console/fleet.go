@@ -85,66 +85,74 @@ func (s *Server) fleet(ctx context.Context, c *call) (any, error) {
 	return out, nil
 }
 
+// order is what a request has made.
+type order struct {
+	workspace.Order
+	said  gitplugins.Activation // to what its bundle asks
+	start bool                  // its agent, then
+	port  int                   // of that; 0 is any
+}
+
 // order reads what workspace is to be made: beside the console's own, unless dir says where; and whether its agent is started then, at which port.
-func (s *Server) order(c *call) (o workspace.Order, a gitplugins.Activation, start bool, port int, err error) {
+func (c *call) order() (order, error) {
 	b := c.body
-	o = workspace.Order{Name: b.text("name"), Bundle: b.text("bundle"), Ref: b.text("ref"), Soul: b.text("soul"), Root: b.text("dir"), RequiresTools: b.list("requires_tools")}
-	a = b.activation()
+	o := order{Order: workspace.Order{Name: b.text("name"), Bundle: b.text("bundle"), Ref: b.text("ref"), Soul: b.text("soul"), Root: b.text("dir"), RequiresTools: b.list("requires_tools")}}
+	o.said = b.activation()
 	inherit := b.flag("inherit_config")
-	start = b.get("start").IsNull() || b.flag("start")
-	if port = b.port(); port != 0 && !start {
+	o.start = b.get("start").IsNull() || b.flag("start")
+	if o.port = b.port(); o.port != 0 && !o.start {
 		b.fault("port", "is of an agent that is started; leave it out")
 	}
 	b.required("name")
 	if err := b.done(); err != nil {
-		return o, a, start, port, err
+		return o, err
 	}
-	if o.Bundle == "" && (o.Ref != "" || len(a.Typed) > 0 || len(a.Secrets) > 0) {
-		return o, a, start, port, badRequest("ref, inputs, config_inputs and secrets are of a bundle; name it in bundle")
+	if o.Bundle == "" && (o.Ref != "" || len(o.said.Typed) > 0 || len(o.said.Secrets) > 0) {
+		return o, badRequest("ref, inputs, config_inputs and secrets are of a bundle; name it in bundle")
 	}
 	root, err := c.plugins.Root()
 	if err != nil {
-		return o, a, start, port, err
+		return o, err
 	}
 	switch {
 	case o.Root == "":
 		if err := workspace.CheckName(o.Name); err != nil { // it becomes a folder's
-			return o, a, start, port, err
+			return o, err
 		}
 		o.Root = filepath.Join(filepath.Dir(root), o.Name)
 	case !filepath.IsAbs(o.Root):
-		return o, a, start, port, badRequest("dir has to be an absolute path, not %s", diag.Repr(o.Root))
+		return o, badRequest("dir has to be an absolute path, not %s", diag.Repr(o.Root))
 	default:
 		o.Root = filepath.Clean(o.Root)
 	}
 	if inherit {
 		o.From = root
 	}
-	return o, a, start, port, nil
+	return o, nil
 }
 
 func (s *Server) create(ctx context.Context, c *call) (any, error) {
 	if s.o.Create == nil {
 		return nil, &Failure{http.StatusNotImplemented, "workspaces", "this console makes no workspaces; agent-env workspace create does", nil}
 	}
-	o, a, start, port, err := s.order(c)
+	o, err := c.order()
 	if err != nil {
 		return nil, err
 	}
 	var l *net.TCPListener
-	if start { // before anything is made
-		if l, err = s.o.Agents.Listen(ctx, port); err != nil {
+	if o.start { // before anything is made
+		if l, err = s.o.Agents.Listen(ctx, o.port); err != nil {
 			return nil, err
 		}
 	}
-	w, err := c.plugins.Gated().CreateWorkspace(ctx, s.o.Create, o, a) // its plugins are on at once, also where this console only fetches
+	w, err := c.plugins.Gated().CreateWorkspace(ctx, s.o.Create, o.Order, o.said) // its plugins are on at once, also where this console only fetches
 	if err != nil {
-		if start {
+		if o.start {
 			_ = l.Close()
 		}
 		return nil, s.looked.explain(err, o.Bundle, o.Ref)
 	}
-	if start { // where that fails, what was answered stays: the answer tells why, and it can be started again
+	if o.start { // where that fails, what was answered stays: the answer tells why, and it can be started again
 		if _, err := s.o.Agents.Start(ctx, w.Root, l); err != nil {
 			s.o.Log.Info("an agent can't be started", "workspace", w.Name, "error", err)
 		}
