@@ -113,6 +113,12 @@ var kinds = map[byte]fs.FileMode{
 	unix.DT_CHR: fs.ModeDevice | fs.ModeCharDevice, unix.DT_BLK: fs.ModeDevice,
 }
 
+// specials are the bits of a mode beside its permissions.
+var specials = [...]struct {
+	bit  uint32
+	mode fs.FileMode
+}{{unix.S_ISUID, fs.ModeSetuid}, {unix.S_ISGID, fs.ModeSetgid}, {unix.S_ISVTX, fs.ModeSticky}}
+
 // listed is an entry of a folder. Of what was looked at it is the description too.
 type listed struct {
 	name, at string
@@ -131,9 +137,9 @@ func (e *listed) look(fd int) error {
 	}
 	e.looked, e.size, e.changed = true, st.Size, time.Unix(st.Mtim.Unix())
 	e.mode = fs.FileMode(st.Mode&0o777) | kinds[byte(st.Mode&unix.S_IFMT>>12)]
-	for bit, mode := range map[uint32]fs.FileMode{unix.S_ISUID: fs.ModeSetuid, unix.S_ISGID: fs.ModeSetgid, unix.S_ISVTX: fs.ModeSticky} {
-		if st.Mode&bit != 0 {
-			e.mode |= mode
+	for _, s := range specials {
+		if st.Mode&s.bit != 0 {
+			e.mode |= s.mode
 		}
 	}
 	return nil
