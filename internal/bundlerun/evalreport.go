@@ -18,11 +18,10 @@ func (e *Engine) EvalReport(ctx context.Context, text string) (report.Report, er
 	if err != nil {
 		return report.Report{}, err
 	}
-	runs, err := e.newest(ctx, x.ID)
+	runs, err := e.newest(ctx, x.ID, x.Eval)
 	if err != nil {
 		return report.Report{}, err
 	}
-	maps.DeleteFunc(runs, func(_ trialKey, s runlog.Summary) bool { return x.Eval != "" && s.Eval != x.Eval })
 	r := report.Report{ID: x.ID, Eval: x.Eval, Version: x.Version, K: x.K, Stored: stored > 0, Created: x.Created, Program: x.Program, Sandbox: strings.Join(x.Options.Sandbox, ",")}
 	var levels []string
 	for _, task := range x.Tasks {

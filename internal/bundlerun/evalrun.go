@@ -184,7 +184,7 @@ type trialKey struct {
 
 // sift tells which jobs are still to do. It refuses while somebody runs trials of the eval run.
 func (e *Engine) sift(ctx context.Context, x *EvalRun, jobs []job) (todo []job, kept []RunResult, plan []TrialPlan, err error) {
-	runs, err := e.newest(ctx, x.ID)
+	runs, err := e.newest(ctx, x.ID, "")
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -241,10 +241,10 @@ func again(sum runlog.Summary, inputs map[string]map[string]string, now string) 
 	}
 }
 
-// newest are the newest runs of a group by their trial.
-func (e *Engine) newest(ctx context.Context, group string) (map[trialKey]runlog.Summary, error) {
+// newest are the newest runs of a group by their trial; eval restricts them to those that were made for one.
+func (e *Engine) newest(ctx context.Context, group, eval string) (map[trialKey]runlog.Summary, error) {
 	out := map[trialKey]runlog.Summary{}
-	for q := (runlog.Query{Group: group, Limit: 1000}); ; {
+	for q := (runlog.Query{Group: group, Eval: eval, Limit: 1000}); ; {
 		page, err := e.Runs.List(ctx, q)
 		if err != nil {
 			return nil, err
@@ -371,11 +371,10 @@ func (e *Engine) latestGroup(ctx context.Context, eval string) (runlog.Summary, 
 // groupOf makes an eval run of the runs of another command, such as run --eval: of all of them, or of those that were made for one eval.
 func (e *Engine) groupOf(ctx context.Context, group, eval string) (EvalRun, int, error) {
 	x := EvalRun{ID: group}
-	runs, err := e.newest(ctx, group)
+	runs, err := e.newest(ctx, group, eval)
 	if err != nil {
 		return x, 0, err
 	}
-	maps.DeleteFunc(runs, func(_ trialKey, s runlog.Summary) bool { return eval != "" && s.Eval != eval })
 	if len(runs) == 0 || group == "" {
 		return x, 0, diag.List{{
 			Code: "eval.unknown", Summary: "there is no eval run " + diag.Repr(group), Fix: "agent-env eval list --runs shows those that there are",
