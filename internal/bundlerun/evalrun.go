@@ -131,12 +131,9 @@ func (e *Engine) RunEval(ctx context.Context, r EvalRequest, rep Reporter) (Eval
 // evalRun is the eval run that a request means, and the version of its document; 0 for a new one.
 func (e *Engine) evalRun(ctx context.Context, r EvalRequest) (EvalRun, int, error) {
 	if r.Resume != "" {
-		x, v, err := e.EvalRun(ctx, r.Resume)
-		if err == nil && v == 0 { // an eval's id means the latest that can be gone on with
-			var all []EvalRun
-			if all, err = e.EvalRuns(ctx, r.Resume); err == nil && len(all) > 0 {
-				x, v, err = e.readEvalRun(ctx, all[0].ID)
-			}
+		x, v, err := e.storedRun(ctx, r.Resume) // an eval's id means the latest that can be gone on with
+		if err == nil && v == 0 {
+			x, v, err = e.EvalRun(ctx, r.Resume)
 		}
 		if err == nil && v == 0 {
 			err = diag.List{{Code: "eval.resume", Summary: diag.Repr(r.Resume) + " was not started by eval run, so what it lacks isn't known", Fix: "agent-env runs resume goes on with single runs"}}.Err()
@@ -310,19 +307,32 @@ func (e *Engine) putEvalRun(ctx context.Context, x *EvalRun, before int) error {
 // EvalRun is the eval run that a text means, and its document's version: its id or the beginning of one, or an eval's id, whose latest run is meant. Runs
 // of an eval that another command made, such as run of its bundle, are an eval run without a document: version 0.
 func (e *Engine) EvalRun(ctx context.Context, text string) (EvalRun, int, error) {
-	all, err := e.EvalRuns(ctx, "")
-	if err != nil {
-		return EvalRun{}, 0, err
+	x, v, err := e.storedRun(ctx, text)
+	if err != nil || v > 0 && x.Eval != text {
+		return x, v, err
 	}
 	latest, err := e.latestGroup(ctx, text)
+	switch {
+	case err != nil:
+		return EvalRun{}, 0, err
+	case v == 0 && latest.Group == "":
+		return e.groupOf(ctx, text, "")
+	case v == 0, latest.Group != x.ID && latest.Created.After(x.Created):
+		return e.groupOf(ctx, latest.Group, text)
+	default:
+		return x, v, nil
+	}
+}
+
+// storedRun is EvalRun of those with a document alone; version 0 where a text means none of them.
+func (e *Engine) storedRun(ctx context.Context, text string) (EvalRun, int, error) {
+	all, err := e.EvalRuns(ctx, "")
 	if err != nil {
 		return EvalRun{}, 0, err
 	}
 	var found []string
 	for _, x := range all { // newest first
 		switch {
-		case x.Eval == text && latest.Group != x.ID && latest.Created.After(x.Created):
-			return e.groupOf(ctx, latest.Group, text)
 		case x.ID == text, x.Eval == text:
 			return e.readEvalRun(ctx, x.ID)
 		case text != "" && strings.HasPrefix(x.ID, text):
@@ -330,13 +340,10 @@ func (e *Engine) EvalRun(ctx context.Context, text string) (EvalRun, int, error)
 		}
 	}
 	switch len(found) {
+	case 0:
+		return EvalRun{}, 0, nil
 	case 1:
 		return e.readEvalRun(ctx, found[0])
-	case 0:
-		if latest.Group != "" {
-			return e.groupOf(ctx, latest.Group, text)
-		}
-		return e.groupOf(ctx, text, "")
 	default:
 		return EvalRun{}, 0, diag.List{{
 			Code: "eval.ambiguous", Summary: fmt.Sprintf("%s is several eval runs: %s", diag.Repr(text), strings.Join(found, ", ")), Fix: "give more of the id",
