@@ -177,12 +177,10 @@ func Install(p *verb.Program, root *cobra.Command) func(ctx context.Context, req
 		if err != nil {
 			return err
 		}
-		say := func(line string) { p.Streams.Problem("%s", term.Clean(line)) }
-		out, err := a.ChangePlugins(ctx, dist.Change{Add: requirements}, false, Taken(root), dist.Talk{
-			Say: say, Detail: func(line string) { p.Streams.Detail("%s", line) },
-		})
+		t := way{yes: true, asJSON: true}.talk(p)
+		out, err := a.ChangePlugins(ctx, dist.Change{Add: requirements}, false, Taken(root), t)
 		if errors.Is(err, dist.ErrProblems) && !out.Changed {
-			say("Nothing was changed: the plugin environment is as it was.")
+			t.Say("Nothing was changed: the plugin environment is as it was.")
 			return verb.Exit(verb.Refused)
 		}
 		return err
